@@ -1,4 +1,6 @@
-"""The library: programs that go on, whatever the compiler does, in processes of their own."""
+"""Programs that use the library continue, whatever the compiler does. Each runs in its own
+process.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, SITE, clean_environ
+from tests.support.environments import ROOT, SITE, clean_environ
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 NETS = """
 import torch
@@ -61,10 +63,10 @@ x = torch.randn(8, 8)
 """
 
 
-def told_by(body: str, folder: Path) -> dict[str, Any]:
+def run_program(body: str, folder: Path) -> dict[str, Any]:
     (folder / "nets.py").write_text(NETS)
     script = folder / "program.py"
-    script.write_text(f"{HEAD}{body}\nprint(json.dumps(told))\n")
+    script.write_text(f"{HEAD}{body}\nprint(json.dumps(result))\n")
     environ = clean_environ(
         PYTHONPATH=f"{SITE}:{ROOT}", TORCHINDUCTOR_CACHE_DIR=str(folder / "cache")
     )
@@ -80,90 +82,100 @@ def told_by(body: str, folder: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_a_compile_that_went_well_in_the_child_is_found_in_the_cache(tmp_path: Path) -> None:
-    """No warning, no pack, the same results, and nothing is compiled twice."""
-    told = told_by(
+def test_a_compile_that_succeeded_in_the_child_uses_the_cache(tmp_path: Path) -> None:
+    """There is no warning and no pack, the results are the same, and nothing is compiled twice."""
+    result = run_program(
         """
 import nets
 net = nets.Net().eval()
-made, said = tried(library.safe_compile, net, (x,), timeout_s=200)
+made, messages = tried(library.safe_compile, net, (x,), timeout_s=200)
 with torch.no_grad():
     is_close = torch.allclose(made(x), net(x), atol=1e-5)
-told = {"is_compiled": isinstance(made, OptimizedModule), "said": said, "is_close": is_close,
+result = {"is_compiled": isinstance(made, OptimizedModule), "messages": messages, "is_close": is_close,
         "hits": counters["inductor"]["fxgraph_cache_hit"], "count": library.count_parameters(net)}
 """,
         tmp_path,
     )
-    assert told == {"is_compiled": True, "said": [], "is_close": True, "hits": 1, "count": 3 * 72}
+    assert result == {
+        "is_compiled": True,
+        "messages": [],
+        "is_close": True,
+        "hits": 1,
+        "count": 3 * 72,
+    }
     assert not (tmp_path / "reprokit-out").exists()
 
 
-def test_a_compile_that_fails_leaves_an_eager_model_one_line_and_a_pack(tmp_path: Path) -> None:
-    """Also one that takes too long, and a model that no other process can make."""
-    told = told_by(
+def test_a_failed_compile_gives_an_eager_model_a_warning_and_a_pack(tmp_path: Path) -> None:
+    """The same holds for a compile that takes too long and for a model that cannot be rebuilt in a
+    different process.
+    """
+    result = run_program(
         """
 import nets
 broken = nets.Net(1, True).eval()
-made, said = tried(library.safe_compile, broken, (x,), timeout_s=200, output_dir="failed")
-late, late_said = tried(library.safe_compile, nets.Net().eval(), (x,), timeout_s=1, output_dir="late")
+made, messages = tried(library.safe_compile, broken, (x,), timeout_s=200, output_dir="failed")
+late, late_messages = tried(library.safe_compile, nets.Net().eval(), (x,), timeout_s=1, output_dir="late")
 
 class Own(torch.nn.Module):
     def forward(self, x):
         return x + 1
 
-own, own_said = tried(library.safe_compile, Own(), (x,), timeout_s=200, output_dir="own")
-told = {"is_same": made is broken, "said": said, "late": late_said, "own": own_said, "is_eager": not isinstance(own, OptimizedModule)}
+own, own_messages = tried(library.safe_compile, Own(), (x,), timeout_s=200, output_dir="own")
+result = {"is_same": made is broken, "messages": messages, "late": late_messages, "own": own_messages, "is_eager": not isinstance(own, OptimizedModule)}
 """,
         tmp_path,
     )
-    assert told["is_same"] and told["is_eager"]
-    for name, words in (("said", "KeyError"), ("late", "1 s"), ("own", "cannot be rehearsed")):
-        assert len(told[name]) == 1 and words in told[name][0] and "\n" not in told[name][0], told
+    assert result["is_same"] and result["is_eager"]
+    for name, words in (("messages", "KeyError"), ("late", "1 s"), ("own", "cannot be tried")):
+        assert (
+            len(result[name]) == 1 and words in result[name][0] and "\n" not in result[name][0]
+        ), result
     assert [p.suffixes[-2:] for p in (tmp_path / "failed").glob("reprokit-*")] == [[".tar", ".gz"]]
     assert not (tmp_path / "own").exists()
 
 
-def test_layers_that_fail_stay_eager_and_those_that_do_not_are_compiled(tmp_path: Path) -> None:
-    """Layer by layer, in place; and by measured growth, which is one by one where the whole would
-    take too long.
+def test_failing_layers_stay_eager_and_the_others_are_compiled(tmp_path: Path) -> None:
+    """partial_compile compiles layer by layer, in place; smart_compile does the same if measured
+    growth shows that the whole model would take too long.
     """
-    told = told_by(
+    result = run_program(
         """
 import nets
 options = {"backend": "aot_eager"}
-good, good_said = tried(library.partial_compile, nets.Net().eval(), (x,), timeout_s=200, **options)
-bad, bad_said = tried(library.partial_compile, nets.Net(2, True).eval(), (x,), timeout_s=200, output_dir="failed")
+good, good_messages = tried(library.partial_compile, nets.Net().eval(), (x,), timeout_s=200, **options)
+bad, bad_messages = tried(library.partial_compile, nets.Net(2, True).eval(), (x,), timeout_s=200, output_dir="failed")
 whole, _ = tried(library.smart_compile, nets.Net(6).eval(), (x,), timeout_s=200, **options)
 compiled = lambda net: [isinstance(layer, OptimizedModule) for layer in net.layers]
-told = {"good": compiled(good), "good_said": good_said, "bad": compiled(bad), "bad_said": bad_said,
+result = {"good": compiled(good), "good_messages": good_messages, "bad": compiled(bad), "bad_messages": bad_messages,
         "whole": isinstance(whole, OptimizedModule)}
 """,
         tmp_path,
     )
-    assert told["good"] == [True] * 3 and told["good_said"] == []
-    assert told["bad"] == [False] * 2 and "2 layers that run eager" in told["bad_said"][0]
-    assert told["whole"]
+    assert result["good"] == [True] * 3 and result["good_messages"] == []
+    assert result["bad"] == [False] * 2 and "2 layers that run eager" in result["bad_messages"][0]
+    assert result["whole"]
 
 
 def test_a_model_in_training_mode_whose_output_needs_no_gradient(tmp_path: Path) -> None:
-    """A frozen one is compiled, without a backward pass; where Inductor fails on one, its error is
-    the reason.
+    """A frozen model is compiled without a backward pass, and if Inductor fails, its error is the
+    reason.
     """
-    told = told_by(
+    result = run_program(
         """
 import nets
 frozen = nets.Net(1).train().requires_grad_(False)
 with torch.enable_grad():
-    made = library.rehearse(frozen, (x,), timeout_s=200, output_dir="frozen")
-    broken = library.rehearse(nets.Net(1, True).train().requires_grad_(False), (x,), timeout_s=200, output_dir="broken")
-    trained = library.rehearse(nets.Net(1).train(), (x,), timeout_s=200, output_dir="trained")
-told = {"frozen": [made.is_fine, made.why], "broken": [broken.is_fine, broken.why], "trained": [trained.is_fine, trained.why]}
+    made = library.try_compile(frozen, (x,), timeout_s=200, output_dir="frozen")
+    broken = library.try_compile(nets.Net(1, True).train().requires_grad_(False), (x,), timeout_s=200, output_dir="broken")
+    trained = library.try_compile(nets.Net(1).train(), (x,), timeout_s=200, output_dir="trained")
+result = {"frozen": [made.is_fine, made.why], "broken": [broken.is_fine, broken.why], "trained": [trained.is_fine, trained.why]}
 """,
         tmp_path,
     )
-    assert told["frozen"] == [True, ""] and told["trained"] == [True, ""]
+    assert result["frozen"] == [True, ""] and result["trained"] == [True, ""]
     assert (
-        not told["broken"][0]
-        and told["broken"][1].startswith("exception: ")
-        and "KeyError" in told["broken"][1]
+        not result["broken"][0]
+        and result["broken"][1].startswith("exception: ")
+        and "KeyError" in result["broken"][1]
     )

@@ -1,5 +1,5 @@
-"""The structure of the code: packages, the direction of imports, what is copied to the target, who
-prints.
+"""The structure of the code: packages, the direction of imports, the files that are copied to the
+target, and the modules that print.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.agent.torch_hooks import symbols
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.simulation import GPUS
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command, parse_target
 from reprokit.host.run import launch
-from reprokit.host.run.launch import copied_files
-
-from .conftest import ROOT
+from reprokit.host.run.launch import agent_files
+from tests.support.environments import ROOT
 
 PACKAGE = ROOT / "reprokit"
 STDLIB = set(sys.stdlib_module_names)
-MOST_MODULES = 12
-"""On one level of core, agent or host."""
-MOST_LINES = 400
-MOST_COPIED = 60
-"""Files that are copied next to the target, compiled forms apart."""
+MAX_MODULES = 12
+"""Modules on one level of core, agent or host."""
+MAX_LINES = 400
+MAX_COPIED_FILES = 60
+"""Files that are copied next to the target, without compiled files."""
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
-    """Every import of a file as (level of relativeness, module)."""
-    found = []
+    """Return every import of a file as (level of relativeness, module)."""
+    modules = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found += [(0, a.name) for a in node.names]
+            modules += [(0, a.name) for a in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append((node.level, node.module or ""))
-    return found
+            modules.append((node.level, node.module or ""))
+    return modules
 
 
 def files(package: str) -> list[Path]:
@@ -54,12 +54,12 @@ def name_of(path: Path) -> str:
 def packages() -> list[Path]:
     return sorted(
         p.parent
-        for ring in ("core", "agent", "host")
-        for p in (PACKAGE / ring).rglob("__init__.py")
+        for package in ("core", "agent", "host")
+        for p in (PACKAGE / package).rglob("__init__.py")
     )
 
 
-def test_imports_between_packages_go_one_way() -> None:
+def test_imports_between_packages_go_in_one_direction() -> None:
     """The contracts of import-linter in pyproject.toml hold."""
     command = [
         sys.executable,
@@ -72,11 +72,11 @@ def test_imports_between_packages_go_one_way() -> None:
 
 @pytest.mark.parametrize("package", packages(), ids=name_of)
 def test_a_package_is_small_and_says_what_it_is_for(package: Path) -> None:
-    """At most 12 modules on a level, and a docstring of what the package does and what it must not
-    import.
+    """A package has at most 12 modules on a level, and a docstring that says what it does and what
+    it must not import.
     """
     modules = [p for p in package.glob("*.py") if p.name != "__init__.py"]
-    assert len(modules) <= MOST_MODULES, f"{package.name} has {len(modules)} modules"
+    assert len(modules) <= MAX_MODULES, f"{package.name} has {len(modules)} modules"
     doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     assert "import" in doc and len(re.findall(r"[.?](?:\s|$)", doc)) >= 2, (
         f"{package.name} does not say what it must not import"
@@ -91,7 +91,7 @@ def test_module_names_are_unique() -> None:
 
 @pytest.mark.parametrize("path", files("core"), ids=name_of)
 def test_core_is_standard_library_without_io_or_clock(path: Path) -> None:
-    """core imports itself and pure standard library modules."""
+    """core imports only itself and pure modules of the standard library."""
     impure = {
         "os",
         "io",
@@ -111,11 +111,11 @@ def test_core_is_standard_library_without_io_or_clock(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in copied_files(PACKAGE, frozenset(launch.PARTS)) if p.suffix == ".py"],
+    [p for p in agent_files(PACKAGE, frozenset(launch.PARTS)) if p.suffix == ".py"],
     ids=name_of,
 )
-def test_what_is_copied_needs_only_torch_and_standard_library(path: Path) -> None:
-    """The copy has a different name and lacks the rest of reprokit: its own imports are
+def test_copied_files_need_only_torch_and_the_standard_library(path: Path) -> None:
+    """The copy has a different name and lacks the rest of reprokit, so its own imports are
     relative.
     """
     for level, module in imports(path):
@@ -142,12 +142,12 @@ SOCKETS = {
     "private_names.py": "the name of this host",
     "guardian_client.py": "a pair of sockets between two of our processes",
 }
-"""Modules that may import ``socket``, and what for."""
+"""Modules that may import ``socket``, with the reason."""
 
 
 @pytest.mark.parametrize("path", files("."), ids=name_of)
 def test_nothing_opens_a_connection(path: Path) -> None:
-    """No module imports a client of the network; two import socket, and connect nothing."""
+    """No module imports a network client; two modules import socket, and do not connect."""
     for _, module in imports(path):
         assert module.split(".")[0] not in NETWORK and module != "urllib.request", (
             f"{path.name} imports {module}"
@@ -164,7 +164,7 @@ def test_nothing_opens_a_connection(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*files("core"), *files("host")], ids=name_of)
 def test_only_cli_prints_or_exits(path: Path) -> None:
-    """One place talks to people."""
+    """Only the package cli writes to the user."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
@@ -176,7 +176,7 @@ def test_only_cli_prints_or_exits(path: Path) -> None:
 
 
 def test_the_whole_host_runs_without_torch() -> None:
-    """Importing every module of host and cli leaves torch unimported."""
+    """Importing every module of host and cli does not import torch."""
     modules = [
         ".".join(p.relative_to(ROOT).with_suffix("").parts)
         for r in ("host", "cli", "core")
@@ -189,13 +189,13 @@ def test_the_whole_host_runs_without_torch() -> None:
 
 @pytest.mark.parametrize("path", files("."), ids=name_of)
 def test_a_module_is_short(path: Path) -> None:
-    """A module past 400 lines is split."""
+    """A module has at most 400 lines."""
     lines = path.read_text().count("\n")
-    assert lines <= MOST_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
+    assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
 
 
 def test_few_modules_are_copied_to_the_target() -> None:
-    """Only the agent and what it shares with the host are copied, for each run."""
+    """Only the agent and the modules that it shares with the host are copied for each run."""
     target = {"command": parse_command((sys.executable, "x.py"))}
     for words in ("llama-tiny", "hf:bert", f"{ROOT}/samples/healthy.py:make"):
         target[words] = parse_target(words)
@@ -205,12 +205,12 @@ def test_few_modules_are_copied_to_the_target() -> None:
                 request = Request(parsed, gpu=gpu, variables=variables)
                 if gpu is not None and variables:
                     continue  # nothing runs, so nothing is compared
-                found = copied_files(PACKAGE, launch.parts_of(request))
-                copied = [p for p in found if p.suffix != ".pyc"]
-                assert len(copied) <= MOST_COPIED, (words, len(copied))
+                all_files = agent_files(PACKAGE, launch.agent_parts_of_request(request))
+                copied = [p for p in all_files if p.suffix != ".pyc"]
+                assert len(copied) <= MAX_COPIED_FILES, (words, len(copied))
 
 
-def test_the_map_names_every_package() -> None:
+def test_the_architecture_document_names_every_package() -> None:
     """docs/architecture.md has a row for each package."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     for package in packages():
@@ -219,8 +219,8 @@ def test_the_map_names_every_package() -> None:
 
 
 def test_the_names_of_a_run_directory_are_in_one_module() -> None:
-    """No other module writes an environment variable of a run; two files run before or without the
-    package.
+    """No other module has the name of an environment variable of a run, except two files that run
+    before or without the package.
     """
     ours = {name: value for name, value in vars(run_names).items() if name.endswith("_VARIABLE")}
     for path in files("."):
@@ -233,3 +233,95 @@ def test_the_names_of_a_run_directory_are_in_one_module() -> None:
     text = (PACKAGE / "agent" / "sitecustomize.py").read_text()
     assert run_names.RUN_DIR_VARIABLE in text and run_names.AGENT_PROBLEMS_FILE in text
     assert run_names.RUN_ID_VARIABLE in (PACKAGE / "host" / "system" / "guardian.py").read_text()
+
+
+EXPECTED = {
+    "KeyboardInterrupt",
+    "BlockingIOError",
+    "Empty",
+    "FileExistsError",
+    "FileNotFoundError",
+    "NotADirectoryError",
+    "BudgetExhausted",
+    "subprocess.TimeoutExpired",
+    "click.exceptions.Abort",
+    "InvalidVersion",
+}
+"""Exceptions that are answers, not problems."""
+WITHOUT_LOG = {
+    "host/system/guardian.py",  # copied to the target's side, with nothing of reprokit
+    "host/watch/nvml.py",  # a process of its own
+    "host/system/host_log.py",
+    "cli/shared/out.py",  # the terminal may be gone
+}
+
+
+@pytest.mark.parametrize("path", [*files("host"), *files("cli")], ids=name_of)
+def test_the_host_logs_what_it_ignores(path: Path) -> None:
+    """No exception is ignored without a line in reprokit.log."""
+    if name_of(path) in WITHOUT_LOG:
+        return
+    text = path.read_text()
+    assert "contextlib.suppress" not in text, "use host_log.suppress"
+    for handler in ast.walk(ast.parse(text)):
+        if not isinstance(handler, ast.ExceptHandler) or handler.type is None:
+            continue
+        is_tuple = isinstance(handler.type, ast.Tuple)
+        kinds = handler.type.elts if is_tuple else [handler.type]  # type: ignore[attr-defined]
+        inside = [node for statement in handler.body for node in ast.walk(statement)]
+        is_raised = any(isinstance(node, ast.Raise) for node in inside)
+        is_used = handler.name in {node.id for node in inside if isinstance(node, ast.Name)}
+        is_expected = {ast.unparse(kind) for kind in kinds} <= EXPECTED
+        assert is_raised or is_used or is_expected, f"line {handler.lineno} ignores an exception"
+
+
+PUBLIC = {
+    "torch.compile",
+    "triton.compile",
+    "config.compile_threads",
+    "torch._dynamo.config.disable",
+}
+"""Functions and settings that are not private symbols."""
+
+
+@pytest.mark.parametrize("path", files("agent"), ids=name_of)
+def test_private_symbols_of_torch_are_in_the_table(path: Path) -> None:
+    """Only torch_hooks and simulate replace private symbols of torch and Triton, and each is a row
+    of symbols.py.
+    """
+    rows = {symbol.name.rpartition(":")[2].rpartition(".")[2] for symbol in symbols.SYMBOLS}
+    tree = ast.parse(path.read_text())
+    imported = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
+        for alias in node.names
+        if (getattr(node, "module", None) or alias.name).split(".")[0] in ("torch", "triton")
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        else:
+            continue
+        for target in targets:
+            owner = target
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            name = ast.unparse(target)
+            if owner is target or not isinstance(owner, ast.Name) or owner.id not in imported:
+                continue
+            if name not in PUBLIC:
+                assert path.parent.name in ("torch_hooks", "simulate"), f"{name} is replaced here"
+                assert name.rpartition(".")[2] in rows, f"{name} is not in symbols.py"
+
+
+def test_public_names_are_unique() -> None:
+    """No two public classes have the same name. The networks of the zoo are texts of repros."""
+    names = collections.Counter(
+        node.name
+        for path in files(".")
+        if path.parent.name != "models"
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,6 +1,4 @@
-"""What the documents say is true: every command, option, kind and exit code stands in the
-README.
-"""
+"""The documents match the code: the README has every command, option, kind and exit code."""
 
 from __future__ import annotations
 
@@ -14,29 +12,32 @@ import pytest
 
 from reprokit.cli.main import COMMANDS, cli
 from reprokit.core.judge.stacks.phases import COMPILE_PHASES
-from reprokit.core.records.kinds import KINDS
+from reprokit.core.records.verdict_kinds import KINDS
 from reprokit.core.triage import trend
 from reprokit.core.triage.status import STATUSES
 from reprokit.host.nightly.ledger import ledger_file
 from reprokit.host.nightly.suite import suite_file
-
-from .conftest import ROOT, reprokit
+from tests.support.environments import ROOT
+from tests.support.reprokit_calls import reprokit
 
 README = (ROOT / "README.md").read_text()
 
 
 def commands() -> list[tuple[str, click.Command]]:
     context = click.Context(cli)
-    found = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]  # type: ignore[attr-defined]
-    return [(name, command) for name, command in found if command is not None]
+    named_commands = [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]  # type: ignore[attr-defined]
+    return [(name, command) for name, command in named_commands if command is not None]
 
 
 @pytest.mark.parametrize(
     ("name", "command"), commands(), ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
-    """README has a section for each command and names each of its options; --help has examples."""
-    section = README.split(f"### `reprokit {name}`")[1].split("\n### ")[0]
+    """The README has a section for each command with all of its options, and --help has
+    examples.
+    """
+    common, _, rest = README.split("\n## Commands\n")[1].partition("\n### ")
+    section = common + f"### {rest}".split(f"### `reprokit {name}`")[1].split("\n### ")[0]
     inside = command.commands.items() if isinstance(command, click.Group) else []
     for word in dict(inside):
         assert f"`{word}" in section or f", `{word}" in section, (
@@ -56,8 +57,10 @@ def test_every_command_and_option_is_documented(name: str, command: click.Comman
     assert "Example" in done.out and "--json" in done.out
 
 
-def test_help_is_what_the_commands_say() -> None:
-    """The lazy group's one-line texts exist for every command, and the group's help shows them."""
+def test_help_lists_every_command() -> None:
+    """The lazy group has a one-line text for every command, and the help of the group shows
+    them.
+    """
     done = reprokit("--help")
     for name, about in COMMANDS.items():
         assert name in done.out and about.split(".")[0].split()[0] in done.out
@@ -77,13 +80,13 @@ def test_every_kind_phase_and_exit_code_is_documented() -> None:
 
 
 def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
-    """docs/nightly.md has the keys that a suite may have, docs/ledger.md the tables and columns
-    that a ledger has.
+    """docs/nightly.md has the keys of a suite, and docs/ledger.md has the tables and columns of a
+    ledger.
     """
     text = (ROOT / "docs" / "nightly.md").read_text()
     keys = {
-        *suite_file.MATRIX,
-        *suite_file.LIMITS,
+        *suite_file.MATRIX_KEYS,
+        *suite_file.LIMIT_KEYS,
         "python",
         "torch",
         "packages",
@@ -110,18 +113,18 @@ def test_every_key_of_a_suite_and_column_of_the_ledger_is_documented() -> None:
         assert f"| {status} |" in text
     documented = (ROOT / "docs" / "ledger.md").read_text()
     with ledger_file.open_ledger(Path(":memory:"), is_new_ok=True) as store:
-        for table in store.all("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        for table in store.fetch_all("SELECT name FROM sqlite_master WHERE type = 'table'"):
             (row,) = [
                 line
                 for line in documented.splitlines()
                 if line.startswith(f"| `{table['name']}` |")
             ]
-            for column in store.all(f"PRAGMA table_info({table['name']})"):
+            for column in store.fetch_all(f"PRAGMA table_info({table['name']})"):
                 assert f"`{column['name']}`" in row, (table["name"], column["name"])
 
 
-def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
-    """The install and test lines cannot drift from .ci/run."""
+def test_the_two_commands_of_the_readme_are_those_of_ci() -> None:
+    """The install and test commands are the same as in .ci/run."""
     script = (ROOT / ".ci" / "run").read_text()
     for words in (
         "python3 -m venv .venv",
@@ -132,16 +135,19 @@ def test_the_two_commands_of_the_readme_are_what_ci_runs() -> None:
     assert ".venv/bin/nox -s lint types tests" in script and ".venv/bin/nox -s tests" in README
 
 
-def test_links_lead_somewhere() -> None:
-    """Relative links of the documents name files that exist."""
+def test_links_name_existing_files() -> None:
+    """Relative links in the documents name existing files."""
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
             if "://" not in target:
                 assert (document.parent / target).exists(), target
 
 
+@pytest.mark.network
 def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
-    """Build the wheel, install it elsewhere, render an issue from it: no source tree is near."""
+    """A wheel is built and installed in a different folder, and an issue is rendered from it
+    without the source tree.
+    """
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT],
         capture_output=True,
@@ -163,7 +169,7 @@ def test_templates_are_inside_a_built_wheel(tmp_path: Path) -> None:
         " 'nightly.html.j2', 'suite.toml'): assert template_files.read_template(n)\nassert not"
         f" (pathlib.Path({str(site)!r}).parent / 'templates').exists()\nassert"
         f" (pathlib.Path({str(site)!r}) / 'reprokit' / 'py.typed').is_file()\nwith"
-        " launch.agent_folder(None, frozenset(launch.PARTS)) as f: assert (f / '_reprokit' / 'agent' / 'simulate' /"
+        " launch.copied_agent(None, frozenset(launch.PARTS)) as f: assert (f / '_reprokit' / 'agent' / 'simulate' /"
         " 'guard.cpp').is_file() and (f / 'sitecustomize.py').is_file()\n"
     )
     done = subprocess.run(

@@ -1,4 +1,6 @@
-"""Which of two results is wrong, and how: real tensors, as two runs leave them."""
+"""Two results are compared to find the wrong one and the kind of difference, with real tensors as
+two runs leave them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent.results.compare_results import differences
+from reprokit.agent.results.compare_results import find_differences
 
 INF, NAN = float("inf"), float("nan")
 
 
 def row(value: Any, alias: str = "", is_random: bool = False) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "call": 0,
         "name": "output",
         "alias": alias,
@@ -21,18 +23,20 @@ def row(value: Any, alias: str = "", is_random: bool = False) -> dict[str, Any]:
         "tensor": None,
     }
     if not isinstance(value, torch.Tensor):
-        return {**told, "value": repr(value)}
-    told.update(
+        return {**fields, "value": repr(value)}
+    fields.update(
         dtype=str(value.dtype), shape=list(value.shape), stride=list(value.stride()), tensor=value
     )
-    return told
+    return fields
 
 
 def compared(eager: Any, compiled: Any, wide: Any = None, **facts: Any) -> tuple[str, str] | None:
     key = (0, "output")
     rows = {key: row(wide)} if wide is not None else {}
-    found = differences(torch, {key: row(eager)}, {key: row(compiled, **facts)}, rows)
-    return (found[0]["what"], found[0]["side"]) if found else None
+    first_differences = find_differences({key: row(eager)}, {key: row(compiled, **facts)}, rows)
+    return (
+        (first_differences[0]["what"], first_differences[0]["side"]) if first_differences else None
+    )
 
 
 def floats(*values: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -44,7 +48,7 @@ def wide(*values: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("eager", "compiled", "reference", "found"),
+    ("eager", "compiled", "reference", "expected"),
     [
         (floats(1.0, 2.0), floats(1.0, 2.0), wide(1, 2), None),
         (floats(1.0, 2.0), floats(1.0, 2.0000002), wide(1, 2), None),
@@ -89,48 +93,55 @@ def wide(*values: float) -> torch.Tensor:
     ],
 )
 def test_each_kind_of_difference_is_named_with_the_side_that_is_wrong(
-    eager: Any, compiled: Any, reference: Any, found: Any
+    eager: Any, compiled: Any, reference: Any, expected: Any
 ) -> None:
-    """Numbers within tolerance, or as far from float64 as eager's, are no difference; integers are
-    exact.
+    """Numbers within tolerance, or as far from float64 as eager's, are not a difference; integers
+    must be equal.
     """
-    assert compared(eager, compiled, reference) == found
+    assert compared(eager, compiled, reference) == expected
 
 
-def test_an_output_that_no_longer_shares_its_arguments_memory_is_named() -> None:
-    """Writing to it later would change the argument in one program and not in the other."""
+def test_an_output_that_no_longer_shares_the_memory_of_its_argument_is_named() -> None:
+    """A later write to the output would change the argument in one program and not in the other."""
     assert compared(floats(1.0), floats(1.0), alias="argument[0]") == ("aliasing", "unknown")
 
 
 def test_one_wrong_element_in_a_million_is_found() -> None:
-    """A root mean square over all elements does not drown it."""
+    """The difference is measured for each element, not as a root mean square over all elements."""
     eager = torch.randn(1_000_000, generator=torch.Generator().manual_seed(0))
     compiled = eager.clone()
     compiled[123_456] += 0.1
     key = (0, "output")
-    found = differences(torch, {key: row(eager)}, {key: row(compiled)}, {key: row(eager.double())})
-    assert (
-        found[0]["index"] == [123_456] and found[0]["count"] == 1 and found[0]["side"] == "compiled"
+    found_differences = find_differences(
+        {key: row(eager)}, {key: row(compiled)}, {key: row(eager.double())}
     )
-    assert 0.09 < found[0]["max_abs"] < 0.11 and found[0]["mean_abs"] < 1e-6
+    assert (
+        found_differences[0]["index"] == [123_456]
+        and found_differences[0]["count"] == 1
+        and found_differences[0]["side"] == "compiled"
+    )
+    assert 0.09 < found_differences[0]["max_abs"] < 0.11 and found_differences[0]["mean_abs"] < 1e-6
 
 
-def test_noise_that_a_program_amplifies_is_no_wrong_result() -> None:
-    """What cancels leaves rounding errors alone; float64 says that eager is as wrong."""
+def test_noise_that_a_program_amplifies_is_not_a_wrong_result() -> None:
+    """A cancellation leaves only rounding errors, and float64 shows that eager is equally wrong."""
     x = torch.rand(1000, generator=torch.Generator().manual_seed(0))
     eager, compiled = (x + 1e6) - 1e6 - x, (x - 1e6) + 1e6 - x
     assert compared(eager, compiled, torch.zeros(1000, dtype=torch.float64)) is None
 
 
 def test_random_results_have_no_float64_reference() -> None:
-    """Generators draw other numbers for other types."""
+    """Generators draw different numbers for different types."""
     key = (0, "output")
-    one, two = row(floats(1.0), is_random=True), row(floats(2.0), is_random=True)
-    assert differences(torch, {key: one}, {key: two}, {key: row(wide(1.0))})[0]["side"] == "unknown"
+    eager, compiled = row(floats(1.0), is_random=True), row(floats(2.0), is_random=True)
+    assert (
+        find_differences({key: eager}, {key: compiled}, {key: row(wide(1.0))})[0]["side"]
+        == "unknown"
+    )
 
 
-def test_what_only_one_side_has_is_missing() -> None:
-    """Such as a gradient that compiled code does not give."""
+def test_a_result_of_only_one_side_is_missing() -> None:
+    """An example is a gradient that compiled code does not return."""
     key = (-1, "gradient of argument[0]")
-    assert differences(torch, {key: row(floats(1.0))}, {}, {})[0]["what"] == "missing"
-    assert differences(torch, {}, {key: row(floats(1.0))}, {})[0]["what"] == "missing"
+    assert find_differences({key: row(floats(1.0))}, {}, {})[0]["what"] == "missing"
+    assert find_differences({}, {key: row(floats(1.0))}, {})[0]["what"] == "missing"

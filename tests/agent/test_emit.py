@@ -1,4 +1,4 @@
-"""A recorded graph is a script that runs with nothing but torch."""
+"""A recorded graph is a script that needs only torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from reprokit.agent.record import graph_source
 
 
 def record(function: Any, *args: Any, **options: Any) -> str:
-    """Compile ``function`` with a backend that emits what it is given; the last graph's script."""
+    """Compile ``function`` with a backend that emits its graph, and return the script of the last
+    graph.
+    """
     scripts: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
@@ -79,13 +81,13 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each script prints, one after the other in a process that has only torch."""
-    place = tmp_path_factory.mktemp("graphs")
+    """Return the output of each script, run one after the other in a process without reprokit."""
+    folder = tmp_path_factory.mktemp("graphs")
     paths = []
     for number, (function, *args) in enumerate(CASES.values()):
         script = record(function, *args)
         assert "reprokit" not in script.split("import torch", 1)[1]
-        paths.append(place / f"graph{number}.py")
+        paths.append(folder / f"graph{number}.py")
         paths[-1].write_text(in_eager(script))
     every = (
         "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path,"
@@ -100,19 +102,21 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_runs_alone(name: str, printed: dict[str, str]) -> None:
-    """Shapes, strides, element types and inner graphs come back; the script needs no reprokit."""
+    """Shapes, strides, element types and inner graphs are restored, and the script needs no
+    reprokit.
+    """
     assert "tensor(" in printed[name]
 
 
-def test_symbolic_sizes_stand_as_hints_and_are_named(tmp_path: Path) -> None:
-    """A dynamic graph takes its sizes as inputs; the script says which number is which symbol."""
+def test_symbolic_sizes_are_hints_with_names(tmp_path: Path) -> None:
+    """A dynamic graph has its sizes as inputs, and the script names the symbol of each number."""
     script = record(lambda x: x.view(x.shape[0] * x.shape[1]), torch.randn(3, 7), dynamic=True)
     assert "# 3 is s" in script and ", 7 is s" in script
     assert run(script, tmp_path)
 
 
 def test_metadata_of_inputs() -> None:
-    """Shape, stride, dtype, device and requires_grad, as JSON values."""
+    """Shape, stride, dtype, device and requires_grad are described as JSON values."""
     x = torch.randn(4, 6, requires_grad=True)
     facts = graph_source.describe_input(x)
     assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == (

@@ -1,5 +1,5 @@
-"""What a factory may give, and the line for what it may not; the command line shows these lines as
-they are.
+"""What a factory may return, and the error line for everything else. The command line prints these
+lines unchanged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LINES = {
 }
 
 
-def made(path: Path, name: str, **knobs: Any) -> factory.BuiltTarget:
+def build(path: Path, name: str, **knobs: Any) -> factory.BuiltTarget:
     return factory.call_factory(
         factory.find_factory("file", str(path), name), f"{path.name}:{name}", knobs
     )
@@ -47,26 +47,26 @@ def made(path: Path, name: str, **knobs: Any) -> factory.BuiltTarget:
 
 @pytest.fixture(autouse=True)
 def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's folder is put on the path, as Python does it for a script."""
+    """A file's folder is put on sys.path, as Python does for a script."""
     monkeypatch.syspath_prepend(".")
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_a_factory_may_not_give(name: str, write: Any) -> None:
-    """One line that says what it gave and what it should."""
-    with pytest.raises(BadTarget) as told:
-        made(write("factory_targets.py", TARGETS), name)
-    assert LINES[name] in str(told.value) and "\n" not in str(told.value)
+def test_a_wrong_return_value_of_a_factory_is_an_error(name: str, write: Any) -> None:
+    """One line says what the factory returned and what it must return."""
+    with pytest.raises(BadTarget) as error:
+        build(write("factory_targets.py", TARGETS), name)
+    assert LINES[name] in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_factory_gets_the_knobs_that_it_takes(write: Any) -> None:
-    """One that it does not take is named with the option that gave it."""
+def test_a_factory_gets_the_arguments_that_it_accepts(write: Any) -> None:
+    """An argument that the factory does not accept is reported with the option that passed it."""
     path = write("factory_targets.py", TARGETS)
-    assert made(path, "good", layers=7).calls == [(([7],), {})] or made(
+    assert build(path, "good", layers=7).calls == [(([7],), {})] or build(
         path, "good", layers=7
     ).calls == [((7,), {})]
     with pytest.raises(BadTarget, match="takes no batch_size, so --batch-size cannot be used"):
-        made(path, "good", batch_size=3)
+        build(path, "good", batch_size=3)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,6 @@ def test_a_factory_gets_the_knobs_that_it_takes(write: Any) -> None:
     ],
 )
 def test_a_file_that_cannot_be_imported(text: str, says: str, write: Any) -> None:
-    """The file is named, and why."""
+    """The line names the file and the reason."""
     with pytest.raises(BadTarget, match=says):
-        made(write("factory_broken.py", text), "make")
+        build(write("factory_broken.py", text), "make")

@@ -1,5 +1,5 @@
-"""The recorder around ``torch.compile``: the program gets what it would get without it, and both
-sides record alike.
+"""The recorder around ``torch.compile`` does not change what the program gets, and it records both
+sides in the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, SITE, clean_environ
+from tests.support.environments import ROOT, SITE, clean_environ
 
 PROGRAM = """
 import copy, json, os
@@ -62,7 +62,7 @@ torch.compile(lambda x: (x, "a secret"), backend="aot_eager")(torch.ones(2))
 parent = Parent()
 parent.load_state_dict(parent.state_dict())
 copied = copy.deepcopy(compiled)
-told = {
+report = {
     "is_optimized": isinstance(compiled, torch._dynamo.OptimizedModule),
     "tag": outer.tag,
     "keys": list(compiled.state_dict())[:1],
@@ -71,19 +71,21 @@ told = {
 }
 result_recorder.finish_recording()
 rows = torch.load(f"{os.environ['PLACE']}/results/{os.environ['ROLE']}.pt")["rows"]
-told["rows"] = [[r["call"], r["name"]] for r in rows]
-told["values"] = [r["value"] for r in rows if "value" in r]
-print(json.dumps(told))
+report["rows"] = [[r["call"], r["name"]] for r in rows]
+report["values"] = [r["value"] for r in rows if "value" in r]
+print(json.dumps(report))
 """
 
 
 @pytest.mark.slow
-def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path: Path) -> None:
-    """Modules, parents, copies, attributes, odd containers; a compiled helper inside a compiled
-    function is a part of it.
+def test_the_recorder_does_not_change_the_program_and_records_both_sides_alike(
+    tmp_path: Path,
+) -> None:
+    """This holds for modules, parents, copies, attributes and odd containers; a compiled helper
+    inside a compiled function is part of that function.
     """
     (tmp_path / "journal").mkdir()
-    told = {}
+    reports = {}
     for role in ("eager", "compiled", "again", "float64"):
         environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
         done = subprocess.run(
@@ -94,8 +96,8 @@ def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        told[role] = json.loads(done.stdout.splitlines()[-1])
-    first = told["eager"]
+        reports[role] = json.loads(done.stdout.splitlines()[-1])
+    first = reports["eager"]
     assert (
         first["is_optimized"]
         and first["is_own_copy"]
@@ -103,7 +105,7 @@ def test_the_program_gets_what_it_would_get_and_both_sides_record_alike(tmp_path
         and first["length"] == 1
     )
     assert first["keys"] == ["_orig_mod.layers.0.weight"]
-    assert all(one == first for one in told.values())
+    assert all(report == first for report in reports.values())
     assert [name for _, name in first["rows"]].count("gradient of model.layers.0.weight") == 1
     assert "buffer model.layers.1.running_mean" in [name for _, name in first["rows"]]
     assert "secret" not in json.dumps(first["values"])
@@ -126,7 +128,7 @@ from reprokit.agent.record import journal
 from reprokit.agent.results import result_recorder
 
 journal.RUN_DIR = os.environ["PLACE"]
-result_recorder.MOST_BYTES = 4 * 300
+result_recorder.MAX_BYTES = 4 * 300
 result_recorder.install_recorder("eager", os.environ["PLACE"] + "/results")
 f = torch.compile(lambda x: x.sum())
 seen = []
@@ -137,15 +139,15 @@ for _ in range(5):
     del x
 print(sum(x() is not None for x in seen))
 result_recorder.finish_recording()
-told = torch.load(os.environ["PLACE"] + "/results/eager.pt")
-print(sum(row["name"].startswith("gradient") for row in told["rows"]))
-print(told["skipped"]["tensors"])
+report = torch.load(os.environ["PLACE"] + "/results/eager.pt")
+print(sum(row["name"].startswith("gradient") for row in report["rows"]))
+print(report["skipped"]["tensors"])
 """
 
 
-def test_inputs_that_are_held_for_their_gradients_do_not_pile_up(tmp_path: Path) -> None:
-    """A training loop makes new inputs all the time: no more of them stay than fit, and what is
-    left out is told.
+def test_the_memory_of_inputs_held_for_their_gradients_is_limited(tmp_path: Path) -> None:
+    """A training loop creates new inputs in every step: only as many stay as fit into the limit,
+    and the number of skipped ones is reported.
     """
     (tmp_path / "journal").mkdir()
     environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")

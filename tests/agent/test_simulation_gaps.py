@@ -1,5 +1,5 @@
-"""The simulation of a GPU, with each of its replacements taken away: what is then missing is named
-as reprokit's own gap.
+"""Each replacement of the GPU simulation is removed in turn, and the missing symbol is reported as
+a gap of reprokit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from reprokit.core.judge.responsible.responsibility import why_not_filed
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import simulation
 from reprokit.host.run.launch import simulation_variables
-
-from ..conftest import ROOT, clean_environ
+from tests.support.environments import ROOT, clean_environ
 
 TARGET = """
 import torch
@@ -51,7 +50,9 @@ net(torch.randn(64, 64, device="cuda")).sum().backward()
 product = torch.compile(lambda a, b: (a @ b).relu() + a * 0, mode="max-autotune")
 product(torch.randn(64, 64, device="cuda"), torch.randn(64, 64, device="cuda"))
 """
-"""It asks what programs ask of a device, and compiles a model for it, forward and backward."""
+"""The target calls the device functions that programs call, and compiles a model, forward and
+backward.
+"""
 SCRIPT = """
 import contextlib, io, json, os, sys, warnings
 from reprokit.agent import simulate
@@ -72,7 +73,7 @@ def run(removed, target):
                 real(self, owner, name, *args, **more)
         return replacing
 
-    for word in ("put", "around"):
+    for word in ("replace_symbol", "wrap_symbol"):
         setattr(device.SymbolReplacer, word, without(getattr(device.SymbolReplacer, word)))
     if removed == "torch.cuda.device_count":
         torch.cuda._device_count_nvml = lambda: 7  # as on a machine with seven of them
@@ -91,75 +92,75 @@ def forked(removed, target):
     if not pid:
         warnings.simplefilter("ignore")
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-            told = json.dumps(run(removed, target))
+            answer = json.dumps(run(removed, target))
         os.close(reading)
         with open(writing, "w") as file:
-            file.write(told)
+            file.write(answer)
         os._exit(0)
     os.close(writing)
     return pid, reading
 
-def heard(child):
+def answer_of(child):
     pid, reading = child
     with open(reading) as file:
-        told = file.read()
+        answer = file.read()
     _, status = os.waitpid(pid, 0)
-    return json.loads(told) if told else {"status": status}
+    return json.loads(answer) if answer else {"status": status}
 
 target = open(sys.argv[1]).read()
-(first,) = [heard(forked(None, ""))]
+(first,) = [answer_of(forked(None, ""))]
 assert not first["problem"], first
 names = [None, *dict.fromkeys(first["names"])]
 answers = {}
-for place in range(0, len(names), 2):
-    pair = [(name, forked(name, target)) for name in names[place : place + 2]]
-    answers.update((str(name), heard(child)) for name, child in pair)
+for start in range(0, len(names), 2):
+    pair = [(name, forked(name, target)) for name in names[start : start + 2]]
+    answers.update((str(name), answer_of(child)) for name, child in pair)
 json.dump(answers, sys.stdout)
 """
-"""Import torch once and run the target in a forked child for each replacement, without it."""
+"""Import torch once, and run the target in a forked child without one replacement at a time."""
 DEVICE = "NVIDIA H100, compute capability 9.0, is not there"
 NO_GAP = {
     "torch.cuda.device_count": (
-        "the real one asks NVML, which is another library: the program sees other devices"
+        "the real function uses NVML, a separate library: the program sees the devices of the machine"
     ),
     "AlgorithmSelectorCache.make_precompile_fn": (
         "torch leaves out the choices that it cannot compile; Python 3.11.8 and older skip it"
     ),
 }
-"""Replacements without which no call reaches a driver of CUDA, and why they are there."""
+"""Replacements whose absence does not lead to a call of the CUDA driver, with their reasons."""
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the target came to, by the replacement that was taken away; ``None`` is the whole
+def results_by_removed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the results of the target by the removed replacement; ``None`` is the complete
     simulation.
     """
-    place = tmp_path_factory.mktemp("gaps")
-    (place / "journal").mkdir()
-    (place / "target.py").write_text(TARGET)
-    (place / "script.py").write_text(SCRIPT)
+    folder = tmp_path_factory.mktemp("gaps")
+    (folder / "journal").mkdir()
+    (folder / "target.py").write_text(TARGET)
+    (folder / "script.py").write_text(SCRIPT)
     gpu = dataclasses.asdict(simulation.GPUS["h100"])
-    told = {
-        "REPROKIT_RUN_DIR": str(place),
+    variables = {
+        "REPROKIT_RUN_DIR": str(folder),
         "OPENBLAS_NUM_THREADS": "1",
         "TORCHINDUCTOR_BENCHMARK_FUSION": "1",
     }
     environ = clean_environ(
         PYTHONPATH=str(ROOT),
-        TORCHINDUCTOR_CACHE_DIR=str(place / "cache"),
-        **told,
+        TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"),
+        **variables,
         **simulation_variables(gpu),
     )
-    words = [sys.executable, place / "script.py", place / "target.py"]
+    words = [sys.executable, folder / "script.py", folder / "target.py"]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr[:3_000]
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    results = json.loads(done.stdout)
+    assert isinstance(results, dict)
+    return results
 
 
 def seen_of(answer: dict[str, Any]) -> Observation:
-    """The observation of a factory target that ended so."""
+    """Return the observation of a factory target with this result."""
     links = [
         Link(r["type"], r["message"], tuple(Frame(*f) for f in r["frames"]))
         for r in answer["chain"]
@@ -171,20 +172,22 @@ def seen_of(answer: dict[str, Any]) -> Observation:
 
 
 @pytest.mark.slow
-def test_each_replacement_is_needed_and_its_absence_is_one_line(answers: dict[str, Any]) -> None:
-    """Without any one of them the verdict names what is missing, blames reprokit, and offers
-    nothing to file.
+def test_each_replacement_is_needed_and_its_absence_is_one_line(
+    results_by_removed: dict[str, Any],
+) -> None:
+    """Without any one of them the verdict names the missing symbol, holds reprokit responsible, and
+    proposes no issue.
     """
-    assert judge(seen_of(answers.pop("None"))).kind == "ok"
-    assert len(answers) > 20 and set(NO_GAP) <= set(answers)
-    for name, answer in answers.items():
-        if answer.get("problem"):  # seen before anything ran
+    assert judge_run(seen_of(results_by_removed.pop("None"))).kind == "ok"
+    assert len(results_by_removed) > 20 and set(NO_GAP) <= set(results_by_removed)
+    for name, answer in results_by_removed.items():
+        if answer.get("problem"):  # reported before anything ran
             assert (
                 name.rpartition(".")[2] in answer["problem"]
-                and "cannot be simulated on" in answer["problem"]
+                and "cannot simulate a GPU" in answer["problem"]
             ), answer
             continue
-        verdict = judge(seen_of(answer))
+        verdict = judge_run(seen_of(answer))
         if name in NO_GAP:
             assert verdict.cause != "simulation-gap", f"{name} is no exception any more: {verdict}"
             continue
@@ -203,6 +206,8 @@ def test_each_replacement_is_needed_and_its_absence_is_one_line(answers: dict[st
 
 
 @pytest.mark.slow
-def test_devices_are_counted_by_us(answers: dict[str, Any]) -> None:
-    """Without the replacement a machine's own GPUs are counted."""
-    assert [link["message"] for link in answers["torch.cuda.device_count"]["chain"]] == ["devices"]
+def test_devices_are_counted_by_the_simulation(results_by_removed: dict[str, Any]) -> None:
+    """Without the replacement, the machine's own GPUs are counted."""
+    assert [link["message"] for link in results_by_removed["torch.cuda.device_count"]["chain"]] == [
+        "devices"
+    ]

@@ -1,4 +1,4 @@
-"""The zoo's arithmetic is that of the built networks."""
+"""The zoo's parameter counts are those of the built networks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from reprokit.core.shared.zoo import ZOO, needed_bytes
 
 @pytest.mark.parametrize("name", ZOO)
 def test_stated_parameters_are_the_built_ones(name: str) -> None:
-    """41.6 B for llama40b is counted, not claimed; fake tensors take no memory."""
+    """The 41.6 B parameters of llama40b are counted on the built model; fake tensors take no
+    memory.
+    """
     knobs = {k: v for k, v in ZOO[name].knobs.items() if k != "dtype"}
     with FakeTensorMode():
-        made = importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(**knobs)
-        model = factory.check_target(made, name).model
+        factory_result = importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(
+            **knobs
+        )
+        model = factory.read_factory_result(factory_result, name).model
         assert sum(p.numel() for p in model.parameters()) == ZOO[name].parameters  # type: ignore[attr-defined]
 
 
@@ -37,10 +41,10 @@ def test_llama40b_is_what_its_docstring_says() -> None:
 
 @pytest.mark.parametrize("name", ["llama-tiny", "convnet", "llama-decode"])
 def test_small_models_compute(name: str) -> None:
-    """Real weights, real numbers, every call."""
+    """Real weights give real numbers in every call."""
     torch.manual_seed(0)
     knobs = {k: v for k, v in ZOO[name].knobs.items() if k != "dtype"}
-    target = factory.check_target(
+    target = factory.read_factory_result(
         importlib.import_module(f"reprokit.agent.models.{ZOO[name].source}").make(**knobs), name
     )
     with torch.no_grad():

@@ -1,5 +1,5 @@
 """Eager raises an IndexError that is caught; compiled code throws inside an OpenMP loop and aborts
-(two threads or more).
+(with two or more threads).
 """
 
 import torch

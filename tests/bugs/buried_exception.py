@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 class Mixer(nn.Module):
-    """Mixes tokens without their content; the diagonal is not masked."""
+    """Mix tokens without their content; the diagonal is not masked."""
 
     def __init__(self):
         super().__init__()
@@ -36,8 +36,8 @@ class Mixer(nn.Module):
 
     def forward(self, x):
         mask = torch.full((TOKENS, TOKENS), -10000.0)
-        place = torch.arange(TOKENS)
-        mask[place.unsqueeze(0), place.unsqueeze(1)] = 0
+        index = torch.arange(TOKENS)
+        mask[index.unsqueeze(0), index.unsqueeze(1)] = 0
         return torch.softmax(self.relation + mask, dim=-1) @ x
 
 

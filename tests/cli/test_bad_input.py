@@ -1,4 +1,4 @@
-"""Bad input gets one clear line that says what was wrong and what to do, exit code 2, and no
+"""Bad input gets one clear line that says what is wrong and what to do, exit code 2, and no
 traceback.
 """
 
@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import clean_environ, reprokit, survivors
+from tests.support.environments import clean_environ
+from tests.support.processes import survivors
+from tests.support.reprokit_calls import reprokit
 
 TARGETS = """
 import os, sys
@@ -26,7 +28,7 @@ def exits(): sys.exit(3)
 def no_gradient(): return (lambda x: x.detach()), (torch.zeros(2),)
 """
 
-# command line -> words of the one line
+# command line -> words of the error line
 LINES = {
     ("--model", "llama41b"): "did you mean llama40b",
     ("no_such.py:make",): "there is no file no_such.py",
@@ -43,7 +45,7 @@ LINES = {
     ("--model", "llama-tiny", "--backend", "nonsense"): "Invalid backend",
     ("--model", "llama-tiny", "--mode", "nonsense"): "torch.compile refused",
     ("--model", "llama-tiny", "--device", "cuda:7"): "this torch sees no such device",
-    ("--model", "llama-tiny", "--device", "toaster"): "torch knows no such device",
+    ("--model", "llama-tiny", "--device", "toaster"): "torch has no such device",
     ("--model", "llama-tiny", "--device", "meta"): "use --weights fake",
     ("--model", "convnet", "--sequence-length", "4"): "convnet has no sequence length",
     ("--model", "llama-decode", "--train"): "cannot be used with --train",
@@ -60,7 +62,7 @@ LINES = {
     ("python", "train.py"): "reprokit capture -- python train.py",
     ("--",): "there is no command after --",
     ("--", "no-such-program"): "there is no program 'no-such-program'",
-    ("--layers", "2", "--", "python", "x.py"): "--layers shapes a model",
+    ("--layers", "2", "--", "python", "x.py"): "--layers changes a model",
     ("--no-such-option",): "No such option",
 }
 
@@ -74,24 +76,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
-    """What was wrong and what to do; nothing is left running."""
+    """The line says what is wrong and what to do; no process is left."""
     env = clean_environ(BAD_MARK=uuid.uuid4().hex)
     done = reprokit("capture", *words, cwd=folder, env=env)
     assert done.status == 2, done.out + done.err
     last = done.err.strip().splitlines()[-1]
     assert last.startswith("reprokit: ") and LINES[words] in last, done.err
-    told = [
+    lines = [
         line
         for line in done.err.strip().splitlines()
         if not re.match(r"reprokit: (running|\d+ s,) ", line)
     ]
-    assert len(told) == 1, done.err  # beside what is at work, which a slow machine tells
+    assert len(lines) == 1, done.err  # after a progress line, which appears on slow machines
     assert done.out == ""
     assert survivors(env["BAD_MARK"]) == []
 
 
 def test_json_refuses_in_json(folder: Path) -> None:
-    """A machine gets the same object with nulls, and the line on stderr."""
+    """With --json, stdout has the same object with nulls, and stderr has the line."""
     done = reprokit("capture", "targets.py:number", "--json", cwd=folder)
     assert done.status == 2
     assert done.json["verdict"]["kind"] is None
@@ -99,16 +101,16 @@ def test_json_refuses_in_json(folder: Path) -> None:
     assert "returned an int" in done.err
 
 
-def test_what_the_factory_printed_is_kept(folder: Path, tmp_path: Path) -> None:
-    """The whole traceback stays in the run directory, which the line names."""
+def test_the_output_of_the_factory_is_kept(folder: Path, tmp_path: Path) -> None:
+    """The run directory has the whole traceback, and the line names it."""
     done = reprokit("capture", "targets.py:raises", "--output-dir", tmp_path / "out", cwd=folder)
     log = tmp_path / "out" / "run-001" / "logs" / "stderr.txt"
     assert str(log) in done.err
     assert "Traceback" in log.read_text()
 
 
-def test_a_file_that_is_no_program(tmp_path: Path) -> None:
-    """Executable, but without a first line that says with what."""
+def test_a_file_that_is_not_a_program(tmp_path: Path) -> None:
+    """The file is executable, but has no first line that names an interpreter."""
     script = tmp_path / "no_shebang"
     script.write_text("echo hello\n")
     script.chmod(0o755)
@@ -118,7 +120,7 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_without_torch(tmp_path: Path) -> None:
-    """--python of an environment that has no torch."""
+    """--python names an environment without torch."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     done = reprokit(
         "capture",
@@ -134,13 +136,15 @@ def test_an_interpreter_without_torch(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_folder(tmp_path: Path) -> None:
-    """A folder without write permission, as far as root lets one be."""
-    place = tmp_path / "locked"
-    place.mkdir()
-    place.chmod(0o500)
-    if os.access(place, os.W_OK):
+    """A folder without write permission. Root can write there all the same, and is refused in a
+    different way.
+    """
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o500)
+    if os.access(folder, os.W_OK):
         pytest.skip("this user may write anywhere; /proc/no is tested above")
-    done = reprokit("capture", "--model", "llama-tiny", "--output-dir", place / "x")
+    done = reprokit("capture", "--model", "llama-tiny", "--output-dir", folder / "x")
     assert done.status == 2
 
 
@@ -149,7 +153,9 @@ def test_an_unwritable_folder(tmp_path: Path) -> None:
     [("hard_exit", "unknown"), ("hard_exit_in_call", "unknown"), ("eager_fails", "error-in-eager")],
 )
 def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_path: Path) -> None:
-    """Neither usage nor a compiler bug: a verdict, and a pack of what there is."""
+    """The failure is neither a usage error nor a compiler bug: a verdict, and a pack of what
+    exists.
+    """
     path = write(
         "t.py",
         "import os, torch\ndef hard_exit(): os._exit(0)\n"
@@ -161,11 +167,11 @@ def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_p
     assert Path(done.json["pack"]).is_file()
 
 
-def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(
+def test_a_failed_compile_without_gradients_is_not_a_failure_of_eager(
     write: Any, tmp_path: Path
 ) -> None:
-    """With --train too: the run without torch.compile ends well, though it has nothing to run
-    backward.
+    """The same with --train: the run without torch.compile succeeds, although it cannot run a
+    backward pass.
     """
     path = write(
         "t.py",
@@ -179,12 +185,12 @@ def test_a_failed_compile_of_what_needs_no_gradient_is_no_failure_of_eager(
     assert done.kind == "exception" and "KeyError" in done.json["verdict"]["reason"], done.err
 
 
-def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> None:
-    """Cut the journal of a real failure anywhere: the reader, the rules and the signature never
-    break.
+def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, tmp_path: Path) -> None:
+    """Cut the journal of a real failure at any byte: the reader, the rules and the signature never
+    raise an error.
     """
-    from reprokit.core.judge.signature import sign
-    from reprokit.core.judge.verdict import judge
+    from reprokit.core.judge.signature import sign_verdict
+    from reprokit.core.judge.verdict import judge_run
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import Target
     from reprokit.host.run import observation_reader
@@ -205,18 +211,19 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
     assert (outcome.exit_status, outcome.main_pid) == (1, pid)
     request = Request(Target("command", command=("python",)))
     stderr = done.run_dir / "logs" / "stderr.txt"
+    # the traceback on stderr replaces the journal
     for expected in (
         {"exception"},
         {"exception", "unknown"},
-    ):  # the traceback on stderr stands in for the journal
+    ):
         kinds = set()
         for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
             journal.write_bytes(whole[:cut])
-            seen = observation_reader.read_observation_of(
+            seen = observation_reader.read_observation(
                 request, outcome, done.run_dir, observation_reader.read_journals(done.run_dir)
             )
-            verdict = judge(seen)
-            assert sign(verdict, seen).id
+            verdict = judge_run(seen)
+            assert sign_verdict(verdict, seen).id
             kinds.add(verdict.kind)
         assert kinds == expected
         stderr.write_text("")
@@ -235,9 +242,9 @@ def test_a_journal_cut_at_any_byte_still_judges(write: Any, tmp_path: Path) -> N
         (("capture", "llama-tiny", "--graph-breaks", "-1"), "--graph-breaks"),
     ],
 )
-def test_commands_on_packs_and_targets_refuse_in_one_line(
+def test_commands_refuse_bad_packs_and_targets_with_a_one_line_error(
     words: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
-    """What was wrong and what to do; nothing is run."""
+    """The line says what is wrong and what to do; nothing runs."""
     done = reprokit(*words, cwd=tmp_path)
     assert done.status == 2 and says in done.err and done.err.count("\n") == 1, done.err

@@ -1,5 +1,5 @@
-"""When did it start? Real torch in environments that say they are others, with a bug that some of
-them have.
+"""In which version did a failure start? Real torch, in environments that report other versions,
+some of them with a bug.
 """
 
 from __future__ import annotations
@@ -16,17 +16,10 @@ from typing import Any
 import pytest
 import torch
 
-from ..conftest import (
-    ROOT,
-    Done,
-    clean_environ,
-    reprokit,
-    reprokit_command,
-    shared,
-    stragglers,
-    wait_until,
-)
-from ..wheels import wheel
+from tests.support.environments import ROOT, clean_environ
+from tests.support.processes import survivors_after_wait, wait_until
+from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
+from tests.support.wheels import write_wheel
 
 SCRIPT = """
 import torch
@@ -77,13 +70,13 @@ HISTORY = {"2.9.1": "", "2.11.0": "", "2.12.1": BUG, "2.13.0": BUG}
 
 
 def pretending(version: str, bug: str) -> dict[str, str]:
-    """What makes the torch of these tests another one, in site-packages."""
+    """The files in site-packages that make the torch of these tests report a different version."""
     pth = f"{Path(torch.__file__).parents[1]}\nimport pretends\n"
     return {"pretends.py": PRETENDS.format(version=version, bug=bug), "torch.pth": pth}
 
 
 def pretend(folder: Path, version: str, bug: str) -> Path:
-    """An environment with this torch that says it is ``version``, and has ``bug``."""
+    """Create an environment whose torch reports ``version`` and has ``bug``."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     for name, text in pretending(version, bug).items():
@@ -92,41 +85,49 @@ def pretend(folder: Path, version: str, bug: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """A pack of the failure, and an environment for each version beside it."""
+def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
+    """Return a pack of the failure, and an environment for each version next to it."""
 
-    def make(place: Path) -> Done:
+    def make(folder: Path) -> CallResult:
         for version, bug in HISTORY.items():
-            pretend(place / version, version, bug)
-        (place / "script.py").write_text(SCRIPT)
-        words = ["--json", "--output-dir", place / "out", "--", place / "2.13.0" / "bin" / "python"]
-        return reprokit("capture", *words, place / "script.py")
+            pretend(folder / version, version, bug)
+        (folder / "script.py").write_text(SCRIPT)
+        words = [
+            "--json",
+            "--output-dir",
+            folder / "out",
+            "--",
+            folder / "2.13.0" / "bin" / "python",
+        ]
+        return reprokit("capture", *words, folder / "script.py")
 
-    done = shared(tmp_path_factory, "bisected", make)
+    done = shared_call(tmp_path_factory, "bisected", make)
     assert (
         done.status == 1 and done.kind == "exception" and BUG in done.json["signature"]["title"]
     ), done.err
     return done
 
 
-def pythons(captured: Done, *versions: str) -> list[str]:
-    """``--interpreter`` of each version."""
-    place = Path(captured.json["pack"]).parents[1]
+def pythons(captured: CallResult, *versions: str) -> list[str]:
+    """Return ``--interpreter`` for each version."""
+    folder = Path(captured.json["pack"]).parents[1]
     return [
         word
         for version in versions
-        for word in ("--interpreter", str(place / version / "bin" / "python"))
+        for word in ("--interpreter", str(folder / version / "bin" / "python"))
     ]
 
 
-def answers(done: Done) -> list[tuple[str, str]]:
+def answers(done: CallResult) -> list[tuple[str, str]]:
     return [(step["version"], step["answer"]) for step in done.json["steps"]]
 
 
 @pytest.mark.slow
-def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) -> None:
-    """Ends first, then the middle; what an interrupt cut short goes on where it stood, with more
-    versions between.
+def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
+    captured: CallResult, tmp_path: Path
+) -> None:
+    """The ends come first, then the middle. An interrupted bisection continues at the same point,
+    with more versions between.
     """
     ends = ["--good", "2.9.1", "--bad", "2.13.0", *pythons(captured, "2.13.0", "2.9.1")]
     words = ["bisect", captured.json["pack"], *ends, "--yes", "--output-dir", str(tmp_path / "out")]
@@ -144,21 +145,26 @@ def test_it_started_here_and_is_not_asked_again(captured: Done, tmp_path: Path) 
     out, err = child.communicate(timeout=200)
     assert child.returncode == 130, err
     assert json.loads(out)["is_interrupted"] and "interrupted" in json.loads(out)["says"]
-    assert stragglers(env["BISECT_MARK"]) == []
+    assert survivors_after_wait(env["BISECT_MARK"]) == []
     with kept.open("a") as file:
         file.write('{"question": "torn')
-    told = reprokit(*words, *pythons(captured, "2.11.0"), "--json")
-    assert told.status == 0, told.err
-    assert answers(told) == [("2.13.0", "bad"), ("2.9.1", "good"), ("2.11.0", "good")]
-    assert told.json["range"] == {"good": "2.11.0", "bad": "2.13.0"} and told.json["skipped"] == []
-    assert [step["is_known"] for step in told.json["steps"]] == [True, False, False]
-    assert BUG in told.json["steps"][0]["title"]
+    resumed = reprokit(*words, *pythons(captured, "2.11.0"), "--json")
+    assert resumed.status == 0, resumed.err
+    assert answers(resumed) == [("2.13.0", "bad"), ("2.9.1", "good"), ("2.11.0", "good")]
+    assert (
+        resumed.json["range"] == {"good": "2.11.0", "bad": "2.13.0"}
+        and resumed.json["skipped"] == []
+    )
+    assert [step["is_known"] for step in resumed.json["steps"]] == [True, False, False]
+    assert BUG in resumed.json["steps"][0]["title"]
 
 
 @pytest.mark.slow
-def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_path: Path) -> None:
-    """The good end is the newer one; another failure, a broken build and no torch are skipped, and
-    said to be.
+def test_the_fix_is_found_and_unusable_versions_are_skipped(
+    captured: CallResult, tmp_path: Path
+) -> None:
+    """The good end may be the newer one. A different failure, a broken build and a missing torch
+    are skipped and reported.
     """
     fixed = pretend(tmp_path / "fixed", "2.14.0", "")
     broken = tmp_path / "broken"
@@ -168,7 +174,8 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
     words = ["--interpreter", str(broken), "--interpreter", str(again)]
     ends = ["--good", str(fixed), "--bad", pythons(captured, "2.13.0")[1]]
     done = reprokit("bisect", captured.json["pack"], *ends, *words, "--yes", "--json", cwd=tmp_path)
-    assert done.status == 3, done.err  # between the ends there is only one that cannot be told
+    # only one version is between the ends, and it cannot be tested
+    assert done.status == 3, done.err
     assert answers(done) == [
         ("", "skip"),
         ("2.13.0", "bad"),
@@ -183,11 +190,11 @@ def test_it_was_fixed_here_and_others_are_stepped_around(captured: Done, tmp_pat
 
 
 @pytest.mark.slow
-def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
-    """A wheel is installed and asked; an end that passes is told, and one that cannot be installed,
-    with pip's own words.
+def test_versions_are_built(captured: CallResult, tmp_path: Path) -> None:
+    """A wheel is installed and tested. An end that passes is reported, and so is one that cannot be
+    installed, with pip's message.
     """
-    wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
+    write_wheel(tmp_path, "torch", "2.11.0", pretending("2.11.0", ""))
     env = clean_environ(PIP_CONFIG_FILE=os.devnull, PYTHONPATH=f"{ROOT}:{tmp_path / 'torch'}")
     env.pop("PIP_FIND_LINKS", None)
     words = [
@@ -202,9 +209,9 @@ def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
     ]
     words = ["bisect", captured.json["pack"], *words, "--output-dir", tmp_path / "out"]
     done = reprokit(*words, "--good", "2.9.1", "--bad", "2.11.0", env=env)
-    assert (
-        done.status == 1 and "2.11.0 was told to be bad and does not show the failure" in done.out
-    ), done.err
+    assert done.status == 1 and "2.11.0 is the bad end and does not have the failure" in done.out, (
+        done.err
+    )
     assert "building an environment with pip" in done.err and "2.9.1 " not in done.out
     (python,) = (tmp_path / "cache" / "environments").glob("torch-2.11.0-*/bin/python")
     assert done.out.startswith("2.11.0           good ") and f"  {python}\n" in done.out
@@ -216,11 +223,11 @@ def test_versions_are_built(captured: Done, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
-    """git's own bisection over commits that change the interpreter: good, bad, a broken build and
-    another failure.
+def test_git_bisect_run(captured: CallResult, tmp_path: Path) -> None:
+    """git bisect over commits that change the interpreter: good, bad, a broken build and a
+    different failure.
     """
-    place = Path(captured.json["pack"]).parents[1]
+    folder = Path(captured.json["pack"]).parents[1]
     repository = tmp_path / "repository"
     repository.mkdir()
 
@@ -241,7 +248,7 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
     tool = repository / "python"
     for commit in ("2.9.1", "2.11.0", "broken", "2.12.1", "2.13.0"):
         tool.unlink(missing_ok=True)
-        tool.write_text(f'#!/bin/sh\nexec {place / commit / "bin" / "python"} "$@"\n')
+        tool.write_text(f'#!/bin/sh\nexec {folder / commit / "bin" / "python"} "$@"\n')
         tool.chmod(0o755)
         git("add", "-A")
         git("commit", "-q", "-m", commit)
@@ -261,13 +268,13 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    said = run.stdout + run.stderr
+    output = run.stdout + run.stderr
     assert (
-        "There are only 'skip'ped commits left to test" in said
-        and "skip: " in said
-        and "bad: exception" in said
-    ), said
-    assert "good: it passes" in said, said
+        "There are only 'skip'ped commits left to test" in output
+        and "skip: " in output
+        and "bad: exception" in output
+    ), output
+    assert "good: it passes" in output, output
     wrong = reprokit(
         "bisect", captured.json["pack"], "--git", "--good", "2.9.1", "--versions", "2.10.0", "--yes"
     )
@@ -279,7 +286,7 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
     [
         ((), "name both ends"),
         (("--good", "2.9.1"), "name both ends"),
-        (("--good", "two", "--bad", "2.13.0"), "'two' is no version"),
+        (("--good", "two", "--bad", "2.13.0"), "'two' is not a version"),
         (("--good", "2.9.1", "--bad", "2.9.1", "--versions", "2.9.1"), "are both 2.9.1"),
         (
             ("--good", "/no/such/python", "--bad", "2.9.1"),
@@ -296,18 +303,20 @@ def test_git_bisect_run(captured: Done, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_one_line(
-    words: tuple[str, ...], says: str, captured: Done, tmp_path: Path
+    words: tuple[str, ...], says: str, captured: CallResult, tmp_path: Path
 ) -> None:
-    """What was wrong and what to do; nothing is run."""
+    """The line says what is wrong and what to do; nothing runs."""
     env = clean_environ(PATH="/usr/bin:/bin")
     done = reprokit("bisect", captured.json["pack"], *words, "--yes", cwd=tmp_path, env=env)
     assert done.status == 2, done.err
-    told = [line for line in done.err.splitlines() if says in line]
-    assert len(told) == 1 and told[0].startswith("reprokit: "), done.err
+    lines = [line for line in done.err.splitlines() if says in line]
+    assert len(lines) == 1 and lines[0].startswith("reprokit: "), done.err
 
 
-def test_a_pack_is_a_strangers(captured: Done, tmp_path: Path, write: Any) -> None:
-    """Without a terminal nothing of it is run before --yes."""
+def test_an_untrusted_pack_runs_only_with_consent(
+    captured: CallResult, tmp_path: Path, write: Any
+) -> None:
+    """Without a terminal, no program of the pack runs unless --yes is given."""
     done = reprokit(
         "bisect", captured.json["pack"], "--good", "2.9.1", "--bad", "2.13.0", cwd=tmp_path
     )

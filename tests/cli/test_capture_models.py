@@ -1,4 +1,4 @@
-"""The zoo through capture: fake weights at full size, training, every backend knob."""
+"""Capture of zoo models: fake weights at full size, training, and every option of a backend."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import Done, reprokit
+from tests.support.reprokit_calls import CallResult, reprokit
 
 
-def graphs(done: Done) -> list[dict[str, object]]:
+def graphs(done: CallResult) -> list[dict[str, object]]:
     rows = [
         json.loads(line)
         for p in (done.run_dir / "journal").glob("*.jsonl")
@@ -19,7 +19,7 @@ def graphs(done: Done) -> list[dict[str, object]]:
     return [r for r in rows if r["ev"] == "graph"]
 
 
-def events(done: Done, name: str) -> list[dict[str, object]]:
+def events(done: CallResult, name: str) -> list[dict[str, object]]:
     rows = [
         json.loads(line)
         for p in (done.run_dir / "journal").glob("*.jsonl")
@@ -30,8 +30,8 @@ def events(done: Done, name: str) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
-    """48 layers, 41.6 B parameters: Dynamo, AOT and Inductor to the end of code generation, in
-    little memory.
+    """48 layers, 41.6 B parameters: Dynamo, AOT Autograd and Inductor run to the end of code
+    generation in little memory.
     """
     done = reprokit(
         "capture", "--model", "llama40b", "--no-trace", "--output-dir", tmp_path, "--json"
@@ -51,7 +51,7 @@ def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_training_on_fake_weights(tmp_path: Path) -> None:
-    """Forward and backward of two layers of an 8 B model, each lowered."""
+    """The forward and backward of two layers of an 8 B model are lowered."""
     done = reprokit(
         "capture",
         "--model",
@@ -89,7 +89,9 @@ def test_other_models_with_real_weights(model: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_flags_reach_torch_compile_and_the_model(tmp_path: Path) -> None:
-    """dtype, sizes, backend, dynamic and fullgraph, and the command line that says them again."""
+    """dtype, sizes, backend, dynamic and fullgraph have an effect, and the repeated command line
+    has them.
+    """
     words = [
         "--model",
         "llama-tiny",
@@ -134,7 +136,7 @@ def test_flags_reach_torch_compile_and_the_model(tmp_path: Path) -> None:
 
 
 def test_a_graph_break_under_fullgraph_is_a_failure(write: object, tmp_path: Path) -> None:
-    """Dynamo refuses in its own phase; the message names it."""
+    """Dynamo refuses in its own phase; the message names the reason."""
     path = tmp_path / "t.py"
     path.write_text(
         "import torch\ndef f(x):\n    torch._dynamo.graph_break()\n    return x + 1\ndef make():"
@@ -162,7 +164,7 @@ def test_a_graph_break_under_fullgraph_is_a_failure(write: object, tmp_path: Pat
 
 
 def test_a_module_and_several_calls(tmp_path: Path) -> None:
-    """package.module:factory in the dict form, with its own arguments for torch.compile."""
+    """package.module:factory that returns a dict, with its own arguments for torch.compile."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
     (tmp_path / "pkg" / "models.py").write_text(

@@ -1,4 +1,4 @@
-"""A whole program behind ``--``: unmodified, instrumented through the environment alone."""
+"""A command behind ``--`` runs without changes and is instrumented through the environment only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import clean_environ, reprokit, reprokit_command
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit, reprokit_command
 
 COMPILES = """
 import sys, torch
@@ -30,8 +30,8 @@ def journal(run: Path) -> list[dict[str, Any]]:
 
 
 def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
-    """Odd arguments arrive as they are, both streams come through live, graphs are recorded before
-    compiling.
+    """Unusual arguments arrive unchanged, both streams are live, and graphs are recorded before
+    they are compiled.
     """
     script = write(
         "train.py", COMPILES.format(backend="'aot_eager'") + "print('to stderr', file=sys.stderr)\n"
@@ -80,7 +80,7 @@ def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
 def test_its_own_exit_status_is_kept(
     code: str, status: int, kind: str, exit_code: int, tmp_path: Path
 ) -> None:
-    """A program that leaves by itself is no failure of the compiler; its status is in the
+    """A program that exits by itself is not a failure of the compiler; its status is in the
     report.
     """
     done = reprokit(
@@ -98,7 +98,9 @@ def test_its_own_exit_status_is_kept(
 
 
 def test_json_keeps_stdout_for_the_object(tmp_path: Path) -> None:
-    """The program's own stdout goes to stderr, so that a machine can read ours."""
+    """The stdout of the program goes to stderr, so that a program can parse the stdout of
+    reprokit.
+    """
     done = reprokit(
         "capture",
         "--json",
@@ -130,7 +132,7 @@ def test_output_is_live(tmp_path: Path) -> None:
 
 
 def test_the_hidden_sitecustomize_runs_first(write: Any, tmp_path: Path) -> None:
-    """A user's own sitecustomize keeps its effect, and stays the module of that name."""
+    """The user's own sitecustomize has its effect and is the module of that name."""
     write("sitecustomize.py", "import os; os.environ['SEEN'] = 'yes'; MINE = 1\n")
     env = clean_environ(PYTHONPATH=str(tmp_path))
     code = (
@@ -143,9 +145,9 @@ def test_the_hidden_sitecustomize_runs_first(write: Any, tmp_path: Path) -> None
     assert f"yes 1 {tmp_path}/sitecustomize.py" in done.out
 
 
-def test_a_program_without_torch_is_left_alone(tmp_path: Path) -> None:
-    """Inert: no journal, no import of ours but the waiter, nothing changed that the program can
-    trip over.
+def test_a_program_without_torch_is_not_changed(tmp_path: Path) -> None:
+    """Such a program has no journal, imports nothing of reprokit except the import hook, and is not
+    changed.
     """
     code = (
         "import sys; print(sorted(m for m in sys.modules if 'torch' in m), 'faulthandler' in"
@@ -158,7 +160,7 @@ def test_a_program_without_torch_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_children_are_watched_too(write: Any, tmp_path: Path) -> None:
-    """A launcher's children write journals of their own, with their ranks."""
+    """The children of a launcher write their own journals, with their ranks."""
     worker = write("worker.py", COMPILES.format(backend="'eager'"))
     launcher = write(
         "launch.py",
@@ -185,12 +187,10 @@ except Exception:
 
 
 @pytest.mark.parametrize("after", ["raise", "print('went on')"])
-def test_a_compile_that_fails_is_found_even_if_it_is_swallowed(
+def test_a_failed_compile_is_found_even_if_the_program_catches_it(
     after: str, write: Any, tmp_path: Path
 ) -> None:
-    """Frameworks fall back to eager without a word; the verdict is the same, and so is the
-    signature.
-    """
+    """Frameworks fall back to eager silently; the verdict and the signature are the same."""
     script = write("train.py", FAILS_TO_COMPILE.format(after=after))
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
@@ -202,8 +202,10 @@ def test_a_compile_that_fails_is_found_even_if_it_is_swallowed(
     )
 
 
-def test_an_exception_elsewhere_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
-    """FileNotFoundError in train.py is told as what it is."""
+def test_an_exception_outside_the_compiler_is_not_a_compiler_bug(
+    write: Any, tmp_path: Path
+) -> None:
+    """A FileNotFoundError in train.py is reported as such."""
     script = write("train.py", COMPILES.format(backend="'eager'") + "open('/no/such/file')\n")
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
@@ -215,8 +217,8 @@ def test_an_exception_elsewhere_is_no_compiler_bug(write: Any, tmp_path: Path) -
     )
 
 
-def test_a_crash_before_torch_is_no_compiler_bug(write: Any, tmp_path: Path) -> None:
-    """A segmentation fault with no compiler in sight."""
+def test_a_crash_before_torch_is_not_a_compiler_bug(write: Any, tmp_path: Path) -> None:
+    """A segmentation fault without a compile is not a compiler bug."""
     script = write("train.py", "import torch, ctypes\nctypes.string_at(0)\n")
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
@@ -224,8 +226,10 @@ def test_a_crash_before_torch_is_no_compiler_bug(write: Any, tmp_path: Path) -> 
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
 
 
-def test_a_program_that_only_asks_for_torch_first(write: Any, tmp_path: Path) -> None:
-    """``find_spec("torch")`` before the import, as many libraries do, keeps nothing out."""
+def test_a_program_that_looks_for_torch_first(write: Any, tmp_path: Path) -> None:
+    """``find_spec("torch")`` before the import, as in many libraries, does not prevent the
+    instrumentation.
+    """
     script = write(
         "t.py",
         "import importlib.util\nassert importlib.util.find_spec('torch').origin\n"
@@ -239,7 +243,7 @@ def test_a_program_that_only_asks_for_torch_first(write: Any, tmp_path: Path) ->
 
 
 def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> None:
-    """The journal goes on, and the compile does not notice."""
+    """The journal continues, and the compile is not affected."""
     script = write(
         "t.py", "import os, torch\nos.environ.clear()\n" + COMPILES.format(backend="'eager'")
     )
@@ -251,7 +255,7 @@ def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> No
 
 
 def test_a_compile_failure_that_the_program_wraps(write: Any, tmp_path: Path) -> None:
-    """The signature is that of what left the compiler."""
+    """The signature is that of the exception that left the compiler."""
     script = write("train.py", FAILS_TO_COMPILE.format(after="raise RuntimeError('step 3 failed')"))
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
@@ -262,8 +266,8 @@ def test_a_compile_failure_that_the_program_wraps(write: Any, tmp_path: Path) ->
     )
 
 
-def test_a_failure_before_torch_is_told(write: Any, tmp_path: Path) -> None:
-    """A typo above ``import torch`` is no unknown ending."""
+def test_a_failure_before_torch_is_reported(write: Any, tmp_path: Path) -> None:
+    """A typo above ``import torch`` gets a clear verdict, not an unknown end."""
     script = write("train.py", "import no_such_dependency\nimport torch\n")
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
@@ -273,7 +277,7 @@ def test_a_failure_before_torch_is_told(write: Any, tmp_path: Path) -> None:
 
 
 def test_reprokit_under_reprokit(tmp_path: Path) -> None:
-    """Two sitecustomizes of ours do not run each other for ever."""
+    """The two sitecustomize modules do not run each other endlessly."""
     inner = [sys.executable, "-m", "reprokit", "models", "--json"]
     done = reprokit(
         "capture",
@@ -286,17 +290,17 @@ def test_reprokit_under_reprokit(tmp_path: Path) -> None:
     assert done.status == 0 and "RecursionError" not in done.err, done.err
 
 
-def test_an_interpreter_that_ignores_us_is_told(tmp_path: Path) -> None:
-    """python -I keeps every PYTHONPATH out, and so the instrumentation: said, not hidden."""
+def test_an_interpreter_that_ignores_the_agent_is_reported(tmp_path: Path) -> None:
+    """python -I ignores PYTHONPATH and therefore the instrumentation; this is reported."""
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-I", "-c", "pass"
     )
     assert any("-I" in m["why"] for m in done.json["missing"] if m["what"] == "journal")
 
 
-def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path) -> None:
-    """TORCH_LOGS that we want are not printed by the target; a name its torch does not have is
-    said.
+def test_logs_go_to_files_and_unknown_names_are_reported(write: Any, tmp_path: Path) -> None:
+    """The logs that reprokit requests with TORCH_LOGS are not printed by the target, and a name
+    that torch does not have is reported.
     """
     script = write(
         "train.py",
@@ -328,7 +332,7 @@ def test_logs_go_to_files_and_unknown_names_are_told(write: Any, tmp_path: Path)
 
 @pytest.mark.slow
 def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path: Path) -> None:
-    """What the user switched on stays where the user wants it."""
+    """Logs that the user has enabled still go to the user's destination."""
     script = write("train.py", COMPILES.format(backend="'eager'"))
     env = clean_environ(TORCH_LOGS="graph_code")
     done = reprokit(
@@ -339,7 +343,9 @@ def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path:
 
 
 def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
-    """Not from the environment, the arguments, the output, the source or the traceback."""
+    """No secret of the environment, the arguments, the output, the source or the traceback is in
+    the pack.
+    """
     token, home = "hf_" + "Q7" * 17, "/home/janedoe"
     script = write(
         "train.py",
@@ -380,13 +386,13 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
         ):
             assert secret.encode() not in data, (name, secret)
     assert b"<token-1>" in pack.files["logs/stdout.txt"]
-    # what stays on disk beside the run is what is in the pack
+    # the files beside the run directory are the files of the pack
     assert "janedoe" not in Path(done.json["issue"]).read_text()
 
 
 @pytest.mark.slow
-def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
-    """Inductor's own worker processes carry the instrumentation and leave nothing behind."""
+def test_compile_workers_are_instrumented(write: Any, tmp_path: Path) -> None:
+    """Inductor's own worker processes are instrumented and leave no process."""
     script = write("train.py", COMPILES.format(backend="'inductor'"))
     env = clean_environ(
         TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
@@ -402,8 +408,8 @@ def test_compile_workers_are_no_surprise(write: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
-    """torchrun starts two gloo ranks; each compiles, journals and is compared with itself in
-    eager.
+    """torchrun starts two gloo ranks; each compiles, writes a journal and is compared with itself
+    in eager.
     """
     script = write(
         "ranks.py",
@@ -447,7 +453,9 @@ dist.destroy_process_group()
 
 @pytest.mark.slow
 def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path) -> None:
-    """The launcher's ChildFailedError only relays; the rank's own failure is the verdict."""
+    """The launcher's ChildFailedError is only a consequence; the failure of the rank is the
+    verdict.
+    """
     script = write("rank.py", FAILS_TO_COMPILE.format(after="raise"))
     words = [
         sys.executable,
@@ -467,7 +475,7 @@ def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
-    """The launcher waits; the rank inside the compiler is the one whose story is told."""
+    """The launcher only waits; the verdict is about the rank inside the compiler."""
     script = write(
         "rank.py",
         "import torch\ndef backend(gm, i):\n    import time; time.sleep(1000)\ntorch.compile(lambda"
@@ -482,7 +490,7 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
         "--standalone",
         script,
     ]
-    # ended by its silence: a deadline would meet what came before it on a busy machine
+    # stopped by its stall: on a busy machine, a deadline could come before the hang
     done = reprokit(
         "capture",
         "--json",
@@ -499,8 +507,8 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    """``reprokit show PACK | head -1`` ends quietly."""
+def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:
+    """``reprokit show PACK | head -1`` ends without an error."""
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass"
     )

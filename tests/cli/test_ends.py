@@ -1,4 +1,6 @@
-"""However a run ends: stacks first, a pack always, no process left behind, nothing lost."""
+"""However a run ends, stacks are taken first, a pack is written, no process is left and no data is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,9 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import (
-    clean_environ,
-    hear_signals,
-    reprokit,
-    reprokit_command,
-    stragglers,
-    survivors,
-    wait_until,
-)
+from tests.support.environments import clean_environ
+from tests.support.processes import restore_signals, survivors, survivors_after_wait, wait_until
+from tests.support.reprokit_calls import reprokit, reprokit_command
 
 HANGS_IN_BACKEND = """
 import os, subprocess, sys, torch
@@ -50,8 +45,8 @@ BODIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("body", ["native code that holds the GIL", "stopped", "child"])
 def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
-    """py-spy and faulthandler say where it stands, also with the GIL held; then the whole tree is
-    gone.
+    """py-spy and faulthandler record the position of the hang, also with the GIL held, and then all
+    processes are killed.
     """
     mark, env = str(tmp_path / "mark"), clean_environ(HANG_MARK=uuid.uuid4().hex)
     script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES[body]))
@@ -72,7 +67,9 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
     pack = reader.read_pack(Path(done.json["pack"]))
     dumps = {
-        (d["tool"], d["number"]): d for d in pack.json("observation.json")["dumps"] if d["threads"]
+        (d["tool"], d["number"]): d
+        for d in pack.read_json("observation.json")["dumps"]
+        if d["threads"]
     }
     tools = [tool for tool, _ in dumps]
     assert tools.count("py-spy") >= 3
@@ -81,14 +78,12 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     else:
         assert any(m["what"] == "stacks" and "stopped" in m["why"] for m in done.json["missing"])
     if body == "child":
-        assert "sleep 1000" in [p["command"] for p in pack.json("evidence.json")["processes"]]
+        assert "sleep 1000" in [p["command"] for p in pack.read_json("evidence.json")["processes"]]
     assert survivors(env["HANG_MARK"]) == []
 
 
-def test_nothing_is_left_of_a_tree_that_tries_to_leave(write: Any, tmp_path: Path) -> None:
-    """Children in sessions of their own, orphans, and processes that ignore SIGTERM are ended
-    too.
-    """
+def test_processes_that_try_to_escape_are_killed(write: Any, tmp_path: Path) -> None:
+    """Children in their own sessions, orphans, and processes that ignore SIGTERM are killed too."""
     before = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsubprocess.Popen(['sleep',"
         " '997'], start_new_session=True)\nif os.fork() == 0:\n    os.setsid()\n    if os.fork():"
@@ -108,7 +103,7 @@ def test_nothing_is_left_of_a_tree_that_tries_to_leave(write: Any, tmp_path: Pat
 def start_hang(
     tmp_path: Path, write: Any, env: dict[str, str], *words: str
 ) -> subprocess.Popen[str]:
-    """Start a capture of a target that hangs, and wait until it does."""
+    """Start a capture of a target that hangs, and wait until it hangs."""
     mark = tmp_path / "mark"
     script = write(
         "hang.py", HANGS_IN_BACKEND.format(before="", mark=str(mark), body=BODIES["sleep"])
@@ -129,7 +124,7 @@ def start_hang(
         stderr=subprocess.PIPE,
         text=True,
         env=env,
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     assert wait_until(mark.exists), "the target never came to its hang"
     return process
@@ -137,30 +132,31 @@ def start_hang(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path: Path) -> None:
-    """Ctrl-C on a hang: what there is, stacks included, exit code 130."""
+    """Ctrl-C during a hang gives a pack with the evidence so far, including stacks, and exit code
+    130.
+    """
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     process = start_hang(tmp_path, write, env)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert (
-        "reprokit/host" not in err and "reprokit/cli" not in err
-    )  # a traceback is the program's own
-    found = json.loads(out)
-    assert found["verdict"]["cause"] == "interrupted"
-    assert found["verdict"]["phase"] == "backend"
-    pack = reader.read_pack(Path(found["pack"]))
+    # a traceback here belongs to the program
+    assert "reprokit/host" not in err and "reprokit/cli" not in err
+    result = json.loads(out)
+    assert result["verdict"]["cause"] == "interrupted"
+    assert result["verdict"]["phase"] == "backend"
+    pack = reader.read_pack(Path(result["pack"]))
     assert any(n.startswith("stacks/1-py-spy") for n in pack.files)
     assert survivors(env["HANG_MARK"]) == []
 
 
 def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_path: Path) -> None:
-    """The guardian ends the target; the journal and the graph are on disk."""
+    """The guardian kills the target, and the journal and the graph are on disk."""
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     process = start_hang(tmp_path, write, env)
     process.kill()
     process.communicate(timeout=200)
-    assert stragglers(env["HANG_MARK"]) == []
+    assert survivors_after_wait(env["HANG_MARK"]) == []
     run = tmp_path / "out" / "run-001"
     events = [
         json.loads(line)
@@ -177,7 +173,9 @@ def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_
 
 
 def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
-    """Two captures never mix; the second is told who holds the place, and the first goes on."""
+    """Two captures never use one directory: the second gets an error that names the first, and the
+    first continues.
+    """
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     process = start_hang(tmp_path, write, env)
     second = reprokit(
@@ -192,7 +190,7 @@ def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) -> None:
-    """New graphs until the deadline: slow-compile, with the phase it was in."""
+    """New graphs until the deadline give slow-compile, with the phase at the deadline."""
     script = write(
         "slow.py",
         "import torch\ni = 0\nwhile True:\n    i += 1\n    torch._dynamo.reset()\n    def f(x,"
@@ -214,8 +212,8 @@ def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) ->
     assert done.json["verdict"]["phase"]
 
 
-def test_a_program_that_runs_past_the_deadline_is_no_hang(write: Any, tmp_path: Path) -> None:
-    """A training loop outside the compiler that still moves: unknown, and what to do."""
+def test_a_program_that_runs_past_the_deadline_is_not_a_hang(write: Any, tmp_path: Path) -> None:
+    """A training loop outside the compiler that makes progress gives unknown, with a suggestion."""
     functions = "".join(f"def f{i}(): sum(range(9999))\n" for i in range(20))
     loop = "import random\nall = [" + ", ".join(f"f{i}" for i in range(20)) + "]\n"
     loop += "while True:\n    f(torch.zeros(2)); random.choice(all)()\n"
@@ -238,8 +236,8 @@ def test_a_program_that_runs_past_the_deadline_is_no_hang(write: Any, tmp_path: 
     assert "--timeout" in done.json["verdict"]["reason"]
 
 
-def test_memory_that_runs_out_is_named(write: Any, tmp_path: Path) -> None:
-    """A real MemoryError inside the compiler."""
+def test_out_of_memory_in_the_compiler_is_named(write: Any, tmp_path: Path) -> None:
+    """A real MemoryError is raised inside the compiler."""
     script = write(
         "oom.py",
         "import torch\ndef backend(gm, i):\n    bytearray(1 << 60)\ndef make():\n    return"
@@ -255,7 +253,7 @@ def test_memory_that_runs_out_is_named(write: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_memory() -> Any:
-    """A control group of 600 MB; only root may make one."""
+    """Create a control group of 600 MB, which needs root."""
     for top, limit in (
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         ("/sys/fs/cgroup", "memory.max"),
@@ -277,8 +275,8 @@ def small_memory() -> Any:
     )
 
 
-def test_the_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
-    """The kernel's out-of-memory killer in a real control group."""
+def test_the_out_of_memory_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
+    """The kernel's out-of-memory killer ends a process in a real control group."""
     script = write(
         "eat.py", "import torch, torch._dynamo\nx = [b'x' * (1 << 24) for _ in range(10000)]\n"
     )
@@ -291,15 +289,15 @@ def test_the_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> 
 
 
 def limit_files() -> None:
-    """Let no file grow beyond 40 kB in this process and its children."""
+    """Limit the file size to 40 kB in this process and its children."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
 
 @pytest.mark.slow
 def test_files_that_cannot_grow(tmp_path: Path) -> None:
-    """A file-size limit in the middle of everything: a verdict, clear words, no traceback, what
-    could be written is whole.
+    """With a limit on file sizes there is a verdict and a clear message, no traceback, and each
+    file that was written is complete.
     """
     words = (
         "capture",
@@ -324,11 +322,11 @@ def test_files_that_cannot_grow(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
-    """A real file system of 600 kB; only root may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    """Mount a real file system of 600 kB, which needs root."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place],
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", disk],
         capture_output=True,
         check=False,
     )
@@ -336,15 +334,15 @@ def small_disk(tmp_path: Path) -> Any:
         pytest.skip(
             "may not mount a tmpfs here; test_files_that_cannot_grow covers the same errors"
         )
-    yield place
-    subprocess.run(["umount", "-l", place], check=False)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("free_kb", [0, 150, 450])
 def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
-    """Full from the start or in the middle: one clear line or a verdict that says it, never a
-    traceback.
+    """A disk that is full from the start or fills up later gives a one-line error or a verdict,
+    never a traceback.
     """
     ballast = (600 - free_kb) * 1024
     (
@@ -371,17 +369,17 @@ def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> None:
-    """Nothing can be written when the stall comes: the verdict is judged from memory, and what is
-    missing is told.
+    """Nothing can be written at the stall: the verdict comes from memory, and missing data is
+    reported.
     """
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", disk]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("may not mount a tmpfs here")
     try:
         body = (
-            f"file = open({str(place / 'ballast')!r}, 'wb', buffering=0)\n    try:\n        while"
+            f"file = open({str(disk / 'ballast')!r}, 'wb', buffering=0)\n    try:\n        while"
             " True: file.write(b'x' * 512)\n    except OSError: pass\n    import time;"
             " time.sleep(1000)"
         )
@@ -396,7 +394,7 @@ def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> No
             "--timeout",
             "100",
             "--output-dir",
-            place / "out",
+            disk / "out",
         )
         done = reprokit(*words, "--", sys.executable, script)
         assert (done.status, done.kind, done.json["verdict"]["cause"]) == (
@@ -404,12 +402,12 @@ def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> No
             "hang",
             "sleep",
         ), done.out
-        if done.json["pack"] is None:  # what the target's end freed may be just enough
+        if done.json["pack"] is None:  # the end of the target may free just enough space
             assert any(m["what"] == "pack" for m in done.json["missing"])
         else:
             reader.read_pack(Path(done.json["pack"]))
     finally:
-        subprocess.run(["umount", "-l", place], check=False)
+        subprocess.run(["umount", "-l", disk], check=False)
 
 
 def fill(path: Path) -> None:
@@ -422,9 +420,11 @@ def fill(path: Path) -> None:
             return
 
 
-def test_a_colon_in_the_path_keeps_nothing_out(write: Any, tmp_path: Path) -> None:
-    """PYTHONPATH cannot say a path with a colon; the agent goes elsewhere, and leaves nothing
-    there.
+def test_a_colon_in_the_path_does_not_prevent_the_instrumentation(
+    write: Any, tmp_path: Path
+) -> None:
+    """PYTHONPATH cannot have a path with a colon, so the agent is in a temporary folder, which is
+    deleted.
     """
     script = write(
         "t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n"

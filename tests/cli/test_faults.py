@@ -1,5 +1,5 @@
-"""Nothing around a capture costs its pack: streams that are gone, limits, inherited signals, names,
-daemons.
+"""The pack is written whatever happens around a capture: closed streams, limits, inherited signals,
+odd names, daemons.
 """
 
 from __future__ import annotations
@@ -21,16 +21,9 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import (
-    clean_environ,
-    hear_signals,
-    reprokit,
-    reprokit_command,
-    stragglers,
-    survivors,
-    wait_until,
-)
+from tests.support.environments import clean_environ
+from tests.support.processes import restore_signals, survivors, survivors_after_wait, wait_until
+from tests.support.reprokit_calls import reprokit, reprokit_command
 
 PRINTS = """
 import os, sys
@@ -40,18 +33,18 @@ for number in (1, 2):
         except OSError: pass
 sys.exit(7)
 """
-"""A program that prints more than a pipe holds, and fails with a status of its own: the verdict is
-unknown, 3.
+"""A program that prints more than a pipe holds and exits with its own status: the verdict is unknown,
+exit code 3.
 """
 NAMING = "import torch\ndef make():\n    return (lambda x: x + 1), (torch.zeros(2),)\n"
 
 
-def packs(place: Path) -> list[Path]:
-    """The packs below a folder, each of which can be read."""
-    found = sorted(place.rglob("*.tar.gz"))
-    for path in found:
+def packs(folder: Path) -> list[Path]:
+    """Return the packs below a folder, and check that each can be read."""
+    tarballs = sorted(folder.rglob("*.tar.gz"))
+    for path in tarballs:
         reader.read_pack(path)
-    return found
+    return tarballs
 
 
 def wait_for_end(process: subprocess.Popen[Any], limit_s: float = 120) -> int:
@@ -76,11 +69,11 @@ def wait_for_end(process: subprocess.Popen[Any], limit_s: float = 120) -> int:
         "2>&1 | true",
     ],
 )
-def test_a_stream_that_is_gone_does_not_cost_the_pack(
+def test_a_closed_stream_does_not_prevent_the_pack(
     redirection: str, as_json: bool, tmp_path: Path
 ) -> None:
-    """Printing fails from the first line on, or in the middle: the program runs to its end, and its
-    pack and status are the usual ones.
+    """Printing fails from the first line on, or later: the program runs to its end, and its pack
+    and status are the usual ones.
     """
     status = tmp_path / "status"
     words = reprokit_command(
@@ -103,8 +96,8 @@ def test_a_stream_that_is_gone_does_not_cost_the_pack(
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) -> None:
-    """The other end of the terminal goes: SIGHUP and EIO; the program is asked to end, the pack is
-    left, 130.
+    """The other end of the terminal is closed, with SIGHUP and EIO: the program gets the signal,
+    the pack is written, and the exit status is 130.
     """
     mark = tmp_path / "mark"
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TERM="xterm")
@@ -120,11 +113,10 @@ def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) ->
     pid, terminal = pty.fork()
     if pid == 0:
         try:
-            hear_signals()
+            restore_signals()
             os.setpgid(0, 0)
         finally:
-            # the terminal belongs to this process, as it would to a shell: SIGHUP comes from the
-            # kernel
+            # the terminal belongs to this process, as to a shell: SIGHUP comes from the kernel
             os.execvpe(words[0], [*words, "--", sys.executable, str(script)], env)
     assert wait_until(mark.exists)
     os.close(terminal)
@@ -136,12 +128,12 @@ def test_a_terminal_that_is_closed(as_json: bool, write: Any, tmp_path: Path) ->
 
 
 def ignore_children() -> None:
-    """As ``trap '' CHLD`` in a shell: it survives exec."""
+    """Ignore SIGCHLD, as ``trap '' CHLD`` in a shell, which survives exec."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def test_a_parent_that_ignores_sigchld(tmp_path: Path) -> None:
-    """Exit statuses are still known; the program ignores SIGCHLD as it would without reprokit."""
+    """Exit statuses are known, and the program ignores SIGCHLD as without reprokit."""
     says = "import signal, sys; print(signal.getsignal(signal.SIGCHLD).name); sys.exit(7)"
     done = reprokit(
         "capture",
@@ -182,7 +174,7 @@ def limited(limit: str) -> Callable[[], None]:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_leaves_a_pack_or_a_clear_line(limit: str, write: Any, tmp_path: Path) -> None:
-    """Files, memory or file sizes that are limited: no traceback, no hang, no process that is
+    """With a limit on files, memory or file sizes there is no traceback, no hang and no process
     left.
     """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
@@ -214,8 +206,8 @@ def test_a_limit_leaves_a_pack_or_a_clear_line(limit: str, write: Any, tmp_path:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8])
 def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
-    """No process or thread may be started any more: a pack or a clear line, and nothing goes on
-    unwatched.
+    """When no process or thread can be started, there is a pack or a one-line error, and no process
+    continues without the watchdog.
     """
     if os.getuid() or not shutil.which("setpriv"):
         pytest.skip("takes root, which starts processes as another user")
@@ -224,7 +216,7 @@ def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
     words = reprokit_command(
         "capture", "--output-dir", str(tmp_path / "out"), "--", "sh", "-c", "echo x; exit 7"
     )
-    # a user without any other process, who may still read where the interpreter lies
+    # a user without other processes who can read the folder of the interpreter
     user = (
         "setpriv",
         f"--reuid={65000 + most}",
@@ -251,9 +243,9 @@ def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
     assert survivors(env["FAULT_MARK"]) == []
 
 
-def test_names_that_no_pack_can_hold(write: Any, tmp_path: Path) -> None:
-    """Newlines, bytes that are no text, and very long names in the run directory: the pack that is
-    written can be read.
+def test_file_names_that_a_pack_cannot_have(write: Any, tmp_path: Path) -> None:
+    """With newlines, bytes that are not text, and very long names in the run directory, the pack
+    can be read.
     """
     script = write(
         "names.py",
@@ -289,19 +281,19 @@ time.sleep(float(sys.argv[3]))
 
 
 def sleepers(seconds: str) -> list[str]:
-    """Living processes that sleep so long."""
-    found = []
+    """Return the living processes that sleep for this time."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if path.read_bytes() == f"sleep\0{seconds}\0".encode():
-                found.append(path.parent.name)
-    return found
+                pids.append(path.parent.name)
+    return pids
 
 
 def start_daemons(
     write: Any, tmp_path: Path, env: dict[str, str], wait_s: str
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """Capture a program that leaves two daemons without any environment behind."""
+    """Capture a program that leaves two daemons with an empty environment."""
     seconds, mark = f"1{uuid.uuid4().int % 10**9:09d}", tmp_path / "mark"
     script = write("daemon.py", DAEMON)
     words = (
@@ -319,16 +311,16 @@ def start_daemons(
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     assert wait_until(mark.exists) and wait_until(lambda: len(sleepers(seconds)) == 2)
     return process, seconds
 
 
 @pytest.mark.parametrize("end", ["by itself", "SIGINT", "SIGKILL"])
-def test_daemons_without_the_mark_are_ended(end: str, write: Any, tmp_path: Path) -> None:
-    """Two forks, a session of its own and an empty environment: it is ended with the run, however
-    that ends.
+def test_daemons_without_the_mark_are_killed(end: str, write: Any, tmp_path: Path) -> None:
+    """A daemon with two forks, its own session and an empty environment is killed with the run,
+    however the run ends.
     """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
     process, seconds = start_daemons(write, tmp_path, env, "1" if end == "by itself" else "1000")
@@ -336,14 +328,12 @@ def test_daemons_without_the_mark_are_ended(end: str, write: Any, tmp_path: Path
         process.send_signal(signal.Signals[end])
     wait_for_end(process)
     assert wait_until(lambda: not sleepers(seconds), 30)
-    assert stragglers(env["FAULT_MARK"]) == []
+    assert survivors_after_wait(env["FAULT_MARK"]) == []
     assert end == "SIGKILL" or len(packs(tmp_path)) == 1
 
 
 def test_sigkill_leaves_no_copy_of_the_agent(write: Any, tmp_path: Path) -> None:
-    """The guardian deletes what lay in the run directory for the run alone; what the program wrote
-    stays.
-    """
+    """The guardian deletes the private files of the run, and the files of the program stay."""
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
     process, _ = start_daemons(write, tmp_path, env, "1000")
     run = tmp_path / "out" / "run-001"
@@ -354,9 +344,9 @@ def test_sigkill_leaves_no_copy_of_the_agent(write: Any, tmp_path: Path) -> None
     assert (run / "logs" / "stdout.txt").exists()
 
 
-def test_a_later_run_deletes_what_was_left(tmp_path: Path) -> None:
-    """Reprokit and its guardian were killed together: the next command in that folder deletes the
-    copies of the agent.
+def test_a_later_run_deletes_remaining_files(tmp_path: Path) -> None:
+    """After reprokit and its guardian were killed together, the next command in that folder deletes
+    the copies of the agent.
     """
     left = tmp_path / "run-001" / "agent" / "_reprokit"
     left.mkdir(parents=True)
@@ -371,7 +361,7 @@ def test_a_later_run_deletes_what_was_left(tmp_path: Path) -> None:
         "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass"
     )
     assert done.run_dir.name == "run-002"
-    assert elsewhere.exists()  # a link that the target made leads nowhere
+    assert elsewhere.exists()  # a link of the target is not followed
     assert not left.parent.exists() and not results.parent.exists() and own.exists()
 
 
@@ -386,10 +376,10 @@ int main() { return value + F<800>::v; }
 
 
 @pytest.mark.parametrize("end", ["--timeout", "SIGINT", "SIGKILL"])
-def test_a_compiler_that_is_ended_leaves_no_temporary_files(
+def test_a_compiler_that_is_killed_leaves_no_temporary_files(
     end: str, write: Any, tmp_path: Path
 ) -> None:
-    """g++ deletes its files in /tmp when SIGTERM ends it; SIGKILL would leave them for ever."""
+    """g++ deletes its files in /tmp after SIGTERM; SIGKILL would leave them."""
     source, scratch = write("slow.cpp", SLOW_SOURCE), tmp_path / "scratch"
     scratch.mkdir()
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex, TMPDIR=str(scratch))
@@ -414,11 +404,11 @@ def test_a_compiler_that_is_ended_leaves_no_temporary_files(
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     assert wait_until(lambda: list(scratch.glob("cc*.s")), 60)
     if end != "--timeout":
         process.send_signal(signal.Signals[end])
     wait_for_end(process)
-    assert stragglers(env["FAULT_MARK"]) == []
+    assert survivors_after_wait(env["FAULT_MARK"]) == []
     assert wait_until(lambda: not list(scratch.glob("cc*")), 20), list(scratch.iterdir())

@@ -1,5 +1,5 @@
-"""What a new user meets first: help, a typing mistake, an isolated install, and the folder that a
-capture left.
+"""What a new user sees first: help, a typing mistake, an isolated installation, and the folder of a
+capture.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import (
-    ROOT,
-    SITE,
-    clean_environ,
-    hear_signals,
-    reprokit,
-    reprokit_command,
-    wait_until,
-)
+from tests.support.environments import ROOT, SITE, clean_environ
+from tests.support.processes import restore_signals, wait_until
+from tests.support.reprokit_calls import reprokit, reprokit_command
 
 
 @pytest.mark.parametrize("words", [(), ("nightly",)], ids=["reprokit", "nightly"])
 def test_without_a_command_the_help_is_printed_as_help(words: tuple[str, ...]) -> None:
-    """The same lines as with --help, not one line that says that usage was wrong."""
-    bare, asked = reprokit(*words), reprokit(*words, "--help")
-    assert bare.status in (0, 2)  # before click 8.2 it was 0
-    assert (bare.out + bare.err).strip() == asked.out.strip()
-    assert asked.out.count("\n") > 10
+    """The output is that of --help, without a line that says that the usage is wrong."""
+    bare, explicit = reprokit(*words), reprokit(*words, "--help")
+    assert bare.status in (0, 2)  # 0 before click 8.2
+    assert (bare.out + bare.err).strip() == explicit.out.strip()
+    assert explicit.out.count("\n") > 10
 
 
 @pytest.mark.parametrize("target", ["no_such_module:make", "targets.py:mkae", "hf:lama"])
 def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None:
-    """Neither the default output folder nor one that was named; a folder that was there stays."""
+    """Neither the default output folder nor a named one is left; a folder that existed before
+    stays.
+    """
     (tmp_path / "targets.py").write_text("def make(): return None\n")
     (tmp_path / "mine").mkdir()
     before = sorted(tmp_path.iterdir())
-    for place in ((), ("--output-dir", "a/b"), ("--output-dir", "mine")):
+    for options in ((), ("--output-dir", "a/b"), ("--output-dir", "mine")):
         done = reprokit(
-            "capture", target, *place, cwd=tmp_path, env=clean_environ(PYTHONDONTWRITEBYTECODE="1")
+            "capture",
+            target,
+            *options,
+            cwd=tmp_path,
+            env=clean_environ(PYTHONDONTWRITEBYTECODE="1"),
         )
         assert done.status == 2 and "all of its output" not in done.err
         assert sorted(tmp_path.iterdir()) == before
@@ -48,24 +48,24 @@ def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None
 
 
 def test_a_gpu_that_cannot_be_simulated_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """One line says why; no run directory is made."""
+    """One line says why; no run directory is created."""
     broken = tmp_path / "path" / "triton"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('built for another machine')\n")
-    place = tmp_path / "work"
-    place.mkdir()
+    folder = tmp_path / "work"
+    folder.mkdir()
     environ = clean_environ(PYTHONPATH=f"{SITE}:{ROOT}:{tmp_path / 'path'}")
-    done = reprokit("capture", "llama-tiny", "--gpu", "h100", cwd=place, env=environ)
+    done = reprokit("capture", "llama-tiny", "--gpu", "h100", cwd=folder, env=environ)
     assert done.status == 2 and done.err.count("\n") == 1, done.err
     assert "--gpu needs triton" in done.err and "another machine" in done.err
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_a_run_directory_names_its_pack(tmp_path: Path) -> None:
-    """For show and issue; of two packs in one folder it is its own, and without one the line says
-    how to make it.
+    """show and issue take the pack of the run directory, also if the folder has two packs. Without
+    a pack the line says how to make one.
     """
-    made = []
+    captures = []
     for word in ("one", "two"):
         done = reprokit(
             "capture",
@@ -77,23 +77,23 @@ def test_a_run_directory_names_its_pack(tmp_path: Path) -> None:
             "-c",
             f"print('{word}'); exit(3)",
         )
-        made.append(done.json)
+        captures.append(done.json)
         shutil.copy(done.json["pack"], tmp_path / f"{word}.tar.gz")
         Path(done.json["pack"]).unlink()
-    for row, word in zip(made, ("one", "two"), strict=True):
-        told = reprokit("show", row["run_dir"], "--file", "logs/stdout.txt")
-        assert (told.status, told.out) == (0, f"{word}\n"), told.err
+    for row, word in zip(captures, ("one", "two"), strict=True):
+        shown = reprokit("show", row["run_dir"], "--file", "logs/stdout.txt")
+        assert (shown.status, shown.out) == (0, f"{word}\n"), shown.err
         issue = reprokit("issue", row["run_dir"], "--json")
         assert issue.json["pack"] == str(tmp_path / f"{word}.tar.gz"), issue.err
     for pack in tmp_path.glob("*.tar.gz"):
         pack.unlink()
     for command in ("show", "issue"):
-        gone = reprokit(command, made[0]["run_dir"])
-        assert gone.status == 2 and f"reprokit pack {made[0]['run_dir']}" in gone.err
+        gone = reprokit(command, captures[0]["run_dir"])
+        assert gone.status == 2 and f"reprokit pack {captures[0]['run_dir']}" in gone.err
 
 
 def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
-    """130, as capture itself ended."""
+    """The exit status is 130, as that of the capture."""
     program = "import pathlib, time; pathlib.Path('began').touch(); time.sleep(600)"
     child = subprocess.Popen(
         reprokit_command("capture", "--output-dir", "out", "--", sys.executable, "-c", program),
@@ -101,7 +101,7 @@ def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
         env=clean_environ(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     assert wait_until((tmp_path / "began").exists)
     child.send_signal(signal.SIGINT)
@@ -111,7 +111,7 @@ def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def isolated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has reprokit and all that it needs, and no torch."""
+    """Return an interpreter with reprokit and its dependencies, and without torch."""
     place = tmp_path_factory.mktemp("isolated")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "own"], check=True)
     (place / "packages").mkdir()
@@ -133,7 +133,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_isolated_install_uses_the_environment_that_is_active(
     where: str, isolated: Path, tmp_path: Path
 ) -> None:
-    """One line says which interpreter; a target runs in it, and a new suite names it."""
+    """One line names the interpreter. A target runs in it, and a new suite names it."""
     environ = clean_environ(PYTHONPATH=str(SITE), PYTHONDONTWRITEBYTECODE="1")
     environ.pop("VIRTUAL_ENV", None)
     if where == "VIRTUAL_ENV":
@@ -158,7 +158,7 @@ def test_an_isolated_install_uses_the_environment_that_is_active(
 
 
 def test_a_suite_for_no_torch_says_what_to_fill_in(isolated: Path, tmp_path: Path) -> None:
-    """It names no interpreter that could not run it."""
+    """The suite names no interpreter that cannot run it."""
     environ = clean_environ(PYTHONPATH=str(SITE))
     environ.pop("VIRTUAL_ENV", None)
     command = [str(isolated), "-m", "reprokit", "nightly", "init"]

@@ -1,4 +1,6 @@
-"""Real hangs: why, in which phase, with stacks of every process, and nothing left behind."""
+"""Real hangs: the report says why and in which phase, with stacks of every process, and no process
+is left.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,10 @@ import psutil
 import pytest
 
 from reprokit.host.pack import reader
+from tests.support.environments import clean_environ
+from tests.support.processes import survivors, survivors_after_wait, wait_until
+from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command
 
-from ..conftest import (
-    Done,
-    clean_environ,
-    reprokit,
-    reprokit_command,
-    stragglers,
-    survivors,
-    wait_until,
-)
 from ..hangs.kinds import EXPECTED
 
 KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
@@ -47,13 +43,13 @@ TESTED = (
     "phase:bw_lowering",
     "phase:first_run",
 )
-"""One of each sort; ``benchmarks/hangs.py`` runs them all."""
+"""One hang of each kind; ``python -m benchmarks run hangs`` runs them all."""
 
 
 def capture(
-    kind: str, place: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5"
-) -> Done:
-    """Capture one hang made to order."""
+    kind: str, folder: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5"
+) -> CallResult:
+    """Capture one program that hangs on purpose."""
     environ = clean_environ(**(env or {}))
     command = [sys.executable, str(KINDS), kind]
     if kind.startswith("gloo_"):
@@ -64,15 +60,14 @@ def capture(
                 "WORLD_SIZE": "2",
             }
         command = [sys.executable, "-c", RANKS, *command]
-    options = ("--json", "--no-trace", "--stall", stall, "--timeout", "200", "--output-dir", place)
-    words = (
-        ("--on-stall", "end", *words) if kind == "gloo_eager" else words
-    )  # its ranks wait outside the compiler
+    options = ("--json", "--no-trace", "--stall", stall, "--timeout", "200", "--output-dir", folder)
+    # its ranks wait outside the compiler
+    words = ("--on-stall", "end", *words) if kind == "gloo_eager" else words
     return reprokit("capture", *map(str, options), *words, "--", *command, env=environ)
 
 
-def check(kind: str, done: Done) -> dict[str, Any]:
-    """Cause and phase are among the right ones; gives the verdict."""
+def check(kind: str, done: CallResult) -> dict[str, Any]:
+    """Check that cause and phase are among the right ones, and return the verdict."""
     verdict: dict[str, Any] = done.json["verdict"]
     causes, phases = EXPECTED[kind]
     assert (done.status, verdict["kind"]) == (1, "hang"), done.out
@@ -83,15 +78,15 @@ def check(kind: str, done: Done) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TESTED)
 def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
-    """The stall ends the run; cause, phase, at least three dumps apart in time, and no process is
-    left.
+    """The stall ends the run; the cause and the phase are right, at least three dumps were taken,
+    and no process is left.
     """
     env = {"HANG_MARK": uuid.uuid4().hex}
     done = capture(kind, tmp_path, env=env)
     verdict = check(kind, done)
     assert verdict["detail"] in verdict["reason"] or verdict["detail"][:80] in verdict["reason"]
     pack = reader.read_pack(Path(done.json["pack"]))
-    rounds = {d["number"] for d in pack.json("observation.json")["dumps"] if d["threads"]}
+    rounds = {d["number"] for d in pack.read_json("observation.json")["dumps"] if d["threads"]}
     assert len(rounds) >= 3
     assert {"report.html", "report.json", "evidence.json"} <= set(pack.files)
     assert survivors(env["HANG_MARK"]) == []
@@ -112,35 +107,35 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gloo_eager", "gloo_compiled"])
 def test_several_ranks(kind: str, tmp_path: Path) -> None:
-    """A journal and stacks for each rank; the odd one out stands first."""
+    """Each rank has a journal and stacks; the report lists the rank that differs first."""
     done = capture(kind, tmp_path)
     verdict = check(kind, done)
-    report = reader.read_pack(Path(done.json["pack"])).json("report.json")
+    report = reader.read_pack(Path(done.json["pack"])).read_json("report.json")
     assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
     if kind == "gloo_compiled":
         assert (
-            verdict["path"][0].startswith("rank 1 is elsewhere: sleep")
+            verdict["path"][0].startswith("rank 1 is not in a collective: sleep")
             and "rank 0 waits in" in verdict["path"][1]
         )
     if kind == "gloo_eager":
-        assert verdict["path"][0].startswith("rank 1 is elsewhere: sleep at kinds.py")
+        assert verdict["path"][0].startswith("rank 1 is not in a collective: sleep at kinds.py")
         assert "rank 0 waits in all_reduce" in verdict["path"][1]
 
 
 @pytest.mark.slow
-def test_a_factory_that_hangs_is_asked_more(tmp_path: Path) -> None:
-    """Eager time, whether backend="eager" hangs: what maintainers ask first, in the issue;
-    --no-escalate leaves it out.
+def test_a_factory_that_hangs_is_run_again_for_more_evidence(tmp_path: Path) -> None:
+    """The issue has the time of the eager run and whether backend="eager" hangs, because
+    maintainers ask for them first. --no-escalate leaves them out.
     """
     sample = KINDS.parents[2] / "samples" / "hang.py"
     words = ("capture", "--json", "--stall", "5", "--model", f"{sample}:make")
-    done = reprokit(*words, "--output-dir", tmp_path / "asked")
+    done = reprokit(*words, "--output-dir", tmp_path / "escalated")
     issue = reader.read_pack(Path(done.json["pack"])).files["issue.md"].decode()
     assert (
         "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
     )
     assert "without `torch.compile`: it passed in" in issue
-    assert 'with backend="eager": it ends well in' in issue
+    assert 'with backend="eager": it passes in' in issue
     assert "graph_transform_observer.py" in issue
     left = reprokit(*words, "--no-escalate", "--output-dir", tmp_path / "left")
     assert "backend=" not in reader.read_pack(Path(left.json["pack"])).files["issue.md"].decode()
@@ -159,7 +154,7 @@ FAULTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
-    """faulthandler gives the stacks then; the report says which tool could not, and why."""
+    """Then the stacks are faulthandler's; the report says which tool failed, and why."""
     tool = tmp_path / "py-spy"
     tool.write_text(FAULTS[fault])
     tool.chmod(0o755)
@@ -173,8 +168,8 @@ def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
 def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
     write: Any, tmp_path: Path
 ) -> None:
-    """Threads beyond what is read, output without end, a clock that jumps, another user: the
-    verdict stands.
+    """More threads than are read, endless output, a clock that jumps, or a different user do not
+    change the verdict.
     """
     script = write(
         "odd.py",
@@ -208,16 +203,18 @@ def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
         timeout=300,
         check=False,
     )
-    found = json.loads(done.stdout)
-    assert (found["verdict"]["kind"], found["verdict"]["cause"]) == ("hang", "lock-deadlock"), found
-    printed = Path(found["run_dir"]) / "logs" / "stdout.txt"
+    result = json.loads(done.stdout)
+    assert (result["verdict"]["kind"], result["verdict"]["cause"]) == ("hang", "lock-deadlock"), (
+        result
+    )
+    printed = Path(result["run_dir"]) / "logs" / "stdout.txt"
     assert printed.stat().st_size < 80 << 20
 
 
 @pytest.mark.slow
 def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> None:
-    """SIGKILL of the watchdog: nothing of the run is left, setsid and stopped children included,
-    and what was on disk makes a pack.
+    """SIGKILL of the watchdog leaves no process of the run, also none that called setsid or was
+    stopped, and the files on disk make a pack.
     """
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     seconds = str(uuid.uuid4().int % 10**6 + 10**6)
@@ -240,11 +237,11 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
     )
     assert wait_until((tmp_path / "mark").exists)
-    looks = out / "run-001" / "stacks"  # those before the hang say where it was not
+    looks = out / "run-001" / "stacks"  # dumps from before the hang show other places
     assert wait_until(lambda: any('"hang"' in p.read_text() for p in looks.glob("*-py-spy-*.json")))
     process.kill()
     process.wait()
-    assert stragglers(env["HANG_MARK"]) == []
+    assert survivors_after_wait(env["HANG_MARK"]) == []
     assert wait_until(
         lambda: (
             not [
@@ -263,7 +260,7 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
 
 
 def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
-    """reprokit pack judges from the disk alone what capture judged live."""
+    """reprokit pack reaches the same verdict from the disk as capture did live."""
     first = capture("self_deadlock", tmp_path)
     again = reprokit("pack", "--json", first.run_dir)
     assert again.status == first.status == 1
@@ -271,11 +268,9 @@ def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
     assert again.json["verdict"] == first.json["verdict"]
 
 
-def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(
-    write: Any, tmp_path: Path
-) -> None:
-    """Events of any type, a pipe, a link, a broken dump: whatever lies in the run directory, there
-    is a verdict.
+def test_a_target_that_damages_its_own_journal_gives_a_pack(write: Any, tmp_path: Path) -> None:
+    """Events of any type, a pipe, a link or a broken dump in the run directory: there is always a
+    verdict.
     """
     script = write(
         "odd.py",
@@ -300,20 +295,22 @@ def test_a_target_that_writes_nonsense_into_its_own_journal_leaves_a_pack(
     assert (again.status, again.kind) == (0, "ok"), again.err
 
 
-@pytest.mark.parametrize("place", ["nowhere", "."])
-def test_what_is_no_run_directory_is_refused(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["nowhere", "."])
+def test_a_folder_that_is_not_a_run_directory_is_refused(folder: str, tmp_path: Path) -> None:
     """One line, exit code 2."""
-    done = reprokit("pack", tmp_path / place)
+    done = reprokit("pack", tmp_path / folder)
     assert (
-        done.status == 2 and "is no run directory" in done.err and len(done.err.splitlines()) == 1
+        done.status == 2
+        and "is not a run directory" in done.err
+        and len(done.err.splitlines()) == 1
     )
 
 
 @pytest.mark.slow
-def test_a_healthy_compile_on_a_starved_machine_is_no_hang(tmp_path: Path) -> None:
-    """Six spinning processes on the one processor that it has, and a stall of only six seconds."""
+def test_a_healthy_compile_on_an_overloaded_machine_is_not_a_hang(tmp_path: Path) -> None:
+    """Six processes spin on the target's only CPU, and the stall is only six seconds."""
     usual = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(usual)})  # the other processors are the other tests'
+    os.sched_setaffinity(0, {min(usual)})  # other tests use the other CPUs
     load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(6)]
     try:
         done = capture("slow_breaks", tmp_path, stall="6")

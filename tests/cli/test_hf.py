@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, clean_environ, reprokit
+from tests.support.environments import ROOT, clean_environ
+from tests.support.reprokit_calls import reprokit
+
 from .test_capture_models import events, graphs
 
 HAS_IT = importlib.util.find_spec("transformers") is not None
@@ -33,10 +35,10 @@ EAGER = ("--backend", "eager")
 
 
 def with_no_network(tmp_path: Path) -> dict[str, str]:
-    """An environment in which whoever opens a connection fails loudly."""
+    """Return an environment in which opening a connection raises an error."""
     (tmp_path / "site").mkdir(exist_ok=True)
     (tmp_path / "site" / "sitecustomize.py").write_text(
-        "import socket\ndef no(*a, **k): raise AssertionError('somebody asked the network')\n"
+        "import socket\ndef no(*a, **k): raise AssertionError('the network was used')\n"
         "socket.getaddrinfo = socket.create_connection = socket.socket.connect = no\n"
     )
     return clean_environ(PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}")
@@ -45,7 +47,7 @@ def with_no_network(tmp_path: Path) -> dict[str, str]:
 @needs_it
 @pytest.mark.slow
 def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) -> None:
-    """Class and inputs are chosen, sizes are those that were set, and nobody asks the network."""
+    """Class and inputs are chosen, sizes are those that were set, and the network is not used."""
     done = reprokit(
         "capture",
         "hf:llama",
@@ -80,7 +82,7 @@ def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) ->
         and "--set hidden_size=16" in command
         and "--model hf:llama" in command
     )
-    # what the pack holds builds the same model without reprokit
+    # the program in the pack builds the same model without reprokit
     script = done.run_dir / "pack" / "original.py"
     ran = subprocess.run(
         [sys.executable, script], env=clean_environ(), capture_output=True, text=True, check=False
@@ -129,7 +131,7 @@ def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> Non
     """A local config.json is taken as it is; what would not fit in memory is compiled on fake
     weights.
     """
-    told = {
+    configuration = {
         "model_type": "mistral",
         "hidden_size": 65536,
         "intermediate_size": 262144,
@@ -138,7 +140,7 @@ def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> Non
         "num_key_value_heads": 8,
         "dtype": "bfloat16",
     }
-    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "config.json").write_text(json.dumps(configuration))
     done = reprokit(
         "capture",
         f"hf:{tmp_path}",
@@ -160,18 +162,20 @@ def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @needs_it
-def test_models_tells_the_types_and_the_knobs(tmp_path: Path) -> None:
+def test_models_lists_the_types_and_the_arguments(tmp_path: Path) -> None:
     """All types; of one type the class, its size, and which fields the options set."""
     env = with_no_network(tmp_path)
-    found = reprokit("models", "hf:", "--json", env=env).json
-    assert {"llama", "bert", "vit"} <= set(found["types"]) and len(found["types"]) > 200
-    one = reprokit("models", "hf:gpt2", "--json", env=env).json
-    assert (one["class"], one["layers"], one["knobs"]["n_embd"]) == (
+    models = reprokit("models", "hf:", "--json", env=env).json
+    assert {"llama", "bert", "vit"} <= set(models["types"]) and len(models["types"]) > 200
+    model_type = reprokit("models", "hf:gpt2", "--json", env=env).json
+    assert (model_type["class"], model_type["layers"], model_type["knobs"]["n_embd"]) == (
         "GPT2LMHeadModel",
         ["n_layer"],
         768,
     )
-    assert 120e6 < one["parameters"] < 130e6 and one["inputs"] == {"input_ids": [2, 32]}
+    assert 120e6 < model_type["parameters"] < 130e6 and model_type["inputs"] == {
+        "input_ids": [2, 32]
+    }
     text = reprokit("models", "hf:gpt2", env=env).out
     assert "--layers" in text and "sets n_layer" in text and "--set n_embd" in text
 
@@ -188,8 +192,8 @@ LINES = {
 @needs_it
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_one_clear_line(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Unknown types and fields, wrong values and files that are no configuration: one line, exit
-    code 2.
+    """Unknown types and fields, wrong values and files that are not a configuration give a one-line
+    error and exit code 2.
     """
     (tmp_path / "no_type.json").write_text("{}")
     done = reprokit("capture", *words, cwd=tmp_path)
@@ -198,7 +202,9 @@ def test_one_clear_line(words: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
-    """transformers is asked of the target's interpreter alone, in one line when it is not there."""
+    """transformers is imported only in the target's interpreter, and a missing one gives a one-line
+    error.
+    """
     hide = tmp_path / "site" / "transformers"
     hide.mkdir(parents=True)
     (hide / "__init__.py").write_text(
@@ -218,11 +224,13 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
 
 @needs_it
 @pytest.mark.slow
-def test_a_failure_is_cut_out_of_the_model(tmp_path: Path) -> None:
+def test_a_failure_is_reduced_from_the_model(tmp_path: Path) -> None:
     """A bug in the lowering of one operator is minimized from the recorded graph to a program
     without transformers.
     """
-    env = clean_environ(BUG="raise", PYTHONPATH=f"{ROOT}:{ROOT / 'benchmarks' / 'inject'}")
+    env = clean_environ(
+        BUG="raise", PYTHONPATH=f"{ROOT}:{ROOT / 'benchmarks' / 'cases' / 'inject'}"
+    )
     done = reprokit(
         "capture",
         "hf:bert",

@@ -1,5 +1,5 @@
-"""What a stranger's pack, path or ledger says reaches no terminal as it is, and breaks no
-command.
+"""Text of an untrusted pack, path or ledger does not reach the terminal unchanged and does not
+break a command.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from reprokit.core.shared.simulation import GPUS
 from reprokit.host.pack import reader
+from tests.support import damaged_files
+from tests.support.environments import ROOT, clean_environ
+from tests.support.nightly_results import add_night, cell_result, failing, new_ledger
+from tests.support.reprokit_calls import CallResult, reprokit
 
-from .. import hostile
-from ..conftest import ROOT, Done, clean_environ, reprokit
-from ..host.triage.nights import failing, new_ledger, night, result
 from .test_strangers import SIGNATURE, VERDICT, packed
 
 TEXTS = st.text(
@@ -67,15 +68,17 @@ CALLS = (
 def test_no_text_of_a_caller_acts_on_the_terminal(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path, an option or a name with marks in it is refused in one clean line by every command,
-    click's own refusals included.
+    """Every command, including the errors of click, refuses a path, an option or a name with
+    control characters with a clean one-line error.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/no")
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(packed())
     for call in CALLS:
-        hostile.check(tuple(word.replace("{}", text).replace("PACK", str(pack)) for word in call))
+        damaged_files.check_call(
+            tuple(word.replace("{}", text).replace("PACK", str(pack)) for word in call)
+        )
 
 
 @settings(
@@ -85,21 +88,27 @@ def test_no_text_of_a_caller_acts_on_the_terminal(
 def test_no_text_of_a_ledger_acts_on_the_terminal(
     text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """nightly report prints titles, reasons and targets of a ledger cleaned; its JSON is plain
+    """nightly report cleans titles, reasons and targets of a ledger, and its JSON is plain
     ASCII.
     """
-    place = tmp_path_factory.mktemp("nightly")
+    folder = tmp_path_factory.mktemp("nightly")
     text = text.encode("utf-8", "replace").decode()
-    with new_ledger(place) as store:
-        night(store, a=result(failing(text)), **{f"b{text}": result(failing("x"), problem=text)})
-    hostile.check(("nightly", "report", "--output-dir", str(place)))
-    status, out, _ = hostile.call("nightly", "report", "--output-dir", str(place), "--json")
-    assert status in (0, 1) and out.isascii() and not hostile.CONTROL - {"\n"} & set(out)
-    hostile.check(("nightly", "export", "--output-dir", str(place)))
+    with new_ledger(folder) as store:
+        add_night(
+            store,
+            a=cell_result(failing(text)),
+            **{f"b{text}": cell_result(failing("x"), problem=text)},
+        )
+    damaged_files.check_call(("nightly", "report", "--output-dir", str(folder)))
+    status, out, _ = damaged_files.call_reprokit(
+        "nightly", "report", "--output-dir", str(folder), "--json"
+    )
+    assert status in (0, 1) and out.isascii() and not damaged_files.CONTROL - {"\n"} & set(out)
+    damaged_files.check_call(("nightly", "export", "--output-dir", str(folder)))
 
 
 def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
-    """Every text of every JSON file, and every program, of a pack is full of marks."""
+    """Every text of every JSON file and every program of the pack contains control characters."""
     marks = "a\x1b[31m\x1b]0;t\x07\x9b2J\u202e\u2066\u200b\ud800\x7f\x85\u2028\r[bold]b\n"
     row = {
         "phase": marks,
@@ -111,7 +120,7 @@ def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
         "answer": marks,
     }
     frames = {"who": marks, "told": marks, "frames": [{"function": marks, "place": marks}] * 20}
-    told = {
+    report = {
         "reason": marks,
         "explain": marks,
         "also": [marks],
@@ -129,7 +138,7 @@ def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(
         packed(
-            report__json=json.dumps(told).encode(),
+            report__json=json.dumps(report).encode(),
             verdict__json=json.dumps({**VERDICT, "reason": marks, "work": {"op": marks}}).encode(),
             signature__json=json.dumps({**SIGNATURE, "title": marks}).encode(),
             repro__py=text,
@@ -143,23 +152,31 @@ def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
         ("issue",),
         ("issue", "--json"),
     ):
-        hostile.check((words[0], str(pack), *words[1:]))
-    hostile.check(("issue", str(pack), "--output-dir", str(tmp_path / "texts")))
-    assert not (hostile.CONTROL - {"\n", "\t"}) & set(
+        damaged_files.check_call((words[0], str(pack), *words[1:]))
+    damaged_files.check_call(("issue", str(pack), "--output-dir", str(tmp_path / "texts")))
+    assert not (damaged_files.CONTROL - {"\n", "\t"}) & set(
         (tmp_path / "texts" / "describe.md").read_text()
     )
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """The pack and the run directory of a real failure."""
+def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
+    """Return the pack and the run directory of a real failure."""
     sample = ROOT / "samples" / "exception_inductor.py"
     return reprokit("capture", f"{sample}:make", "--json", cwd=tmp_path_factory.mktemp("captured"))
 
 
-def changed(what: str, place: Path, count: int) -> None:
-    """Let another process read that many changed copies."""
-    command = [sys.executable, "-m", "tests.hostile", what, str(place), "0", str(count)]
+def changed(what: str, path: Path, count: int) -> None:
+    """Read this number of changed copies in a child process."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.damaged_files",
+        what,
+        str(path),
+        "0",
+        str(count),
+    ]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -173,9 +190,9 @@ def changed(what: str, place: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_pack_with_one_changed_value_is_read_or_refused(captured: Done) -> None:
-    """Other types, deep nesting, huge numbers, surrogates and missing keys, anywhere in any JSON
-    file: one line, no defect.
+def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) -> None:
+    """Different types, deep nesting, huge numbers, surrogates and missing keys in any JSON file
+    give a one-line error and no defect.
     """
     changed("packs", Path(captured.json["pack"]), 150)
 
@@ -183,9 +200,11 @@ def test_a_pack_with_one_changed_value_is_read_or_refused(captured: Done) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
 def test_other_kinds_of_packs_with_one_changed_value(
-    kind: str, captured: Done, tmp_path: Path
+    kind: str, captured: CallResult, tmp_path: Path
 ) -> None:
-    """The same for what only some packs have: growth, a GPU, a kernel, an operator that departs."""
+    """The same holds for data that only some packs have: growth, a GPU, a kernel, an operator that
+    differs.
+    """
     files = {
         n: d
         for n, d in reader.read_pack(Path(captured.json["pack"])).files.items()
@@ -195,7 +214,7 @@ def test_other_kinds_of_packs_with_one_changed_value(
         {"size": n, "cpu_s": float(n), "is_used": True, "phases": {"codegen": float(n)}}
         for n in (1, 2, 4)
     ]
-    told = {
+    observation = {
         "kernel": {"kernel": "k.py"},
         "hang": {"quiet_s": 3.0, "endless_line": "x.py:3"},
         "wrong-result": {"departs_in": "lowerings"},
@@ -211,27 +230,29 @@ def test_other_kinds_of_packs_with_one_changed_value(
     }[kind]
     verdict = {"work": {"op": "add"}, **({"kind": kind} if kind != "kernel" else {})}
     more = {
-        "observation.json": told,
+        "observation.json": observation,
         "verdict.json": verdict,
         "run.json": {"gpu": dataclasses.asdict(GPUS["h100"])},
     }
     for name, values in more.items():
         files[name] = json.dumps({**json.loads(files[name]), **values}).encode()
     pack = tmp_path / "p.tar.gz"
-    pack.write_bytes(hostile.packed(files))
+    pack.write_bytes(damaged_files.build_pack(files))
     changed("packs", pack, 40)
 
 
 @pytest.mark.slow
-def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: Done) -> None:
-    """The same for each JSON file and journal of a run directory; a file may be a folder, and a
-    folder a file.
+def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: CallResult) -> None:
+    """The same holds for each JSON file and journal of a run directory; a file may be a folder, and
+    a folder a file.
     """
     changed("runs", captured.run_dir, 40)
 
 
-def test_a_kind_that_is_a_path_names_no_folder(tmp_path: Path) -> None:
-    """The folder that minimize works in is named after the kind: a path there is refused."""
+def test_a_kind_that_is_a_path_is_refused(tmp_path: Path) -> None:
+    """The working folder of minimize has the name of the kind, so a kind that is a path is
+    refused.
+    """
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(
         packed(
@@ -248,5 +269,5 @@ def test_a_kind_that_is_a_path_names_no_folder(tmp_path: Path) -> None:
         done = reprokit(
             words[0], pack, *words[1:], "--yes", "--output-dir", tmp_path / "out", cwd=tmp_path
         )
-        assert done.status == 2 and "its kind or responsible is no word" in done.err
+        assert done.status == 2 and "its kind or responsible is not a word" in done.err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.tar.gz"]

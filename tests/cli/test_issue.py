@@ -1,5 +1,5 @@
-"""What goes where when a pack becomes an issue: nothing is posted, and nothing of a stranger's pack
-is believed.
+"""What a pack becomes as an issue: nothing is posted, and no text of an untrusted pack is
+trusted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import pytest
 
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.host.pack import writer as packing
-
-from ..conftest import reprokit
+from tests.support.reprokit_calls import reprokit
 
 TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
 EVIL = "https://evil.example/"
@@ -23,7 +22,7 @@ EVIL = "https://evil.example/"
 def make(
     path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any
 ) -> Path:
-    """A pack as capture leaves it, with an address of its own in it."""
+    """Write a pack as capture does, with an address in it."""
     draft = packing.PackDraft()
     party = "triton" if more.get("kernel") else "torch"
     verdict = {
@@ -47,9 +46,9 @@ def make(
     )
 
 
-def test_where_everything_goes(tmp_path: Path) -> None:
-    """The form, a file for each field, the tarball with its size, and a search; the texts as files,
-    safe to paste.
+def test_each_text_has_its_field(tmp_path: Path) -> None:
+    """The output has the form, a file for each field, the tarball with its size, and a search; the
+    texts are files that are safe to paste.
     """
     pack = make(tmp_path)
     done = reprokit("issue", pack, "--output-dir", tmp_path / "texts")
@@ -71,30 +70,30 @@ def test_where_everything_goes(tmp_path: Path) -> None:
 
 
 def test_a_kernel_goes_to_tritons_form(tmp_path: Path) -> None:
-    """Its form has two fields: the error belongs to the description."""
+    """This form has two fields, so the error is part of the description."""
     pack = make(
         tmp_path,
         title="exception: ptxas | ptxas: Value 'sm_101a' is not defined",
         kernel="softmax.py",
     )
     done = reprokit("issue", pack, "--json", "--output-dir", tmp_path / "texts")
-    told = done.json
-    assert told["form"] == "triton" and told["url"].startswith(
+    issue = done.json
+    assert issue["form"] == "triton" and issue["url"].startswith(
         "https://github.com/triton-lang/triton/issues/new?"
     )
-    assert [(row["field"], row["files"]) for row in told["fields"]] == [
+    assert [(row["field"], row["files"]) for row in issue["fields"]] == [
         ("Describe the bug", ["issue/describe.md", "issue/error_logs.md"]),
         ("Environment details", ["issue/versions.md"]),
     ]
-    assert told["search"]["query"].startswith("repo:triton-lang/triton is:issue ")
-    assert parse_qs(urlsplit(told["search"]["url"]).query)["q"] == [told["search"]["query"]]
-    assert told["attach"] == {"path": str(pack), "bytes": pack.stat().st_size, "fits": True}
-    assert "the error_logs" in Path(told["fields"][0]["path"]).read_text()
+    assert issue["search"]["query"].startswith("repo:triton-lang/triton is:issue ")
+    assert parse_qs(urlsplit(issue["search"]["url"]).query)["q"] == [issue["search"]["query"]]
+    assert issue["attach"] == {"path": str(pack), "bytes": pack.stat().st_size, "fits": True}
+    assert "the error_logs" in Path(issue["fields"][0]["path"]).read_text()
 
 
 @pytest.mark.parametrize("kind", ["ok", "error-in-eager", "unknown"])
-def test_what_is_no_bug_is_not_filed(kind: str, tmp_path: Path) -> None:
-    """No address is given and nothing is written."""
+def test_a_run_without_a_bug_is_not_filed(kind: str, tmp_path: Path) -> None:
+    """No address is printed and no file is written."""
     pack = make(tmp_path, kind=kind)
     done = reprokit("issue", pack, "--output-dir", tmp_path / "texts")
     assert done.status == 1 and "is not a bug to file" in done.out and "github.com" not in done.out
@@ -102,9 +101,9 @@ def test_what_is_no_bug_is_not_filed(kind: str, tmp_path: Path) -> None:
     assert json.loads(reprokit("issue", pack, "--json").out)["is_bug"] is False
 
 
-def test_a_strangers_pack(tmp_path: Path) -> None:
-    """Its title adds no qualifier, no line and no escape; a text that it lacks is told; a folder
-    that is a file is refused.
+def test_an_untrusted_pack(tmp_path: Path) -> None:
+    """The pack's title adds no qualifier, no line and no escape sequence; a missing text is
+    reported; a folder that is a file is refused.
     """
     pack = make(
         tmp_path, title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open', drop="error_logs"

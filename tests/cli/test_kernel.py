@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, clean_environ, reprokit
-from ..rejudge import assert_judged_alike
+from tests.support.environments import ROOT, clean_environ
+from tests.support.judge_again import assert_judged_alike
+from tests.support.reprokit_calls import reprokit
 
 ADD = (ROOT / "samples" / "triton_architecture.py").read_text()
 DOT = """
@@ -36,7 +37,7 @@ exit 255
 
 
 @pytest.mark.slow
-def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
+def test_the_table_has_the_compiling_architectures_and_the_remedies(write: Any) -> None:
     """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies
     are tried.
     """
@@ -71,9 +72,9 @@ def test_the_matrix_says_what_compiles_and_what_helps(write: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_kernel_that_aborts_takes_nothing_along(write: Any) -> None:
-    """LLVM ends the process for an architecture that it cannot select a product for; the other
-    cells are told.
+def test_a_kernel_that_aborts_does_not_affect_the_others(write: Any) -> None:
+    """LLVM ends the process for an architecture for which it cannot select an instruction; the
+    other cells are reported.
     """
     done = reprokit("kernel", write("dot.py", DOT), "--arch", "80,101,90", "--json")
     answers = {c["arch"]: (c["answer"], c["stage"]) for c in done.json["cells"]}
@@ -91,9 +92,7 @@ exec sleep 1000
 
 @pytest.mark.slow
 def test_a_kernel_that_hangs_and_one_that_takes_all_memory(write: Any) -> None:
-    """The stage that hangs is named, and the next cell is not kept waiting for the child that
-    sleeps.
-    """
+    """The stage that hangs is named, and the next cell does not wait for the sleeping child."""
     slow = write("ptxas", SLEEPS)
     slow.chmod(0o755)
     done = reprokit(
@@ -133,8 +132,8 @@ assert torch.allclose(y, x * 2.5 + 3), "a simulated device computes nothing"
 
 @pytest.mark.slow
 def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
-    """Each configuration of each kernel, with what it reads, is compiled alone; nothing is
-    launched, no GPU is asked.
+    """Each configuration of each kernel is compiled alone, with the functions that it reads;
+    nothing is launched, and no GPU is used.
     """
     file = write("launches.py", LAUNCHES)
     done = reprokit("kernel", f"{file}:add", "--arch", "90", "--json")
@@ -147,10 +146,8 @@ def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: Path) -> None:
-    """What it compiles well goes, with all that the failure does not need; Triton's own form is
-    filled in.
-    """
+def test_a_command_that_needs_only_triton_is_minimized(write: Any, tmp_path: Path) -> None:
+    """Everything that the failure does not need is removed, and the form of Triton is filled in."""
     text = ADD.replace(
         'triton.compile(source, target=GPUTarget("cuda", 101, 32)',
         'for arch in (80, 101): triton.compile(source, target=GPUTarget("cuda", arch, 32)',
@@ -179,18 +176,20 @@ def test_a_command_that_needs_triton_alone_is_made_small(write: Any, tmp_path: P
     assert_judged_alike(done)
 
 
-def test_what_is_no_kernel_is_refused(write: Any, tmp_path: Path) -> None:
-    """One line each: a file that compiles nothing, one that is not there, a ptxas that is none."""
-    add, other = write("add.py", ADD), write("other.py", "print(1)\n")
+def test_a_file_that_is_not_a_kernel_is_refused(write: Any, tmp_path: Path) -> None:
+    """A file that compiles nothing, a missing file and a file that is not a ptxas give a one-line
+    error each.
+    """
+    add, script = write("add.py", ADD), write("other.py", "print(1)\n")
     plain = write("plain.txt", "x")
     for words, says in (
-        ((add, "--arch", "x"), "no architecture is called that"),
+        ((add, "--arch", "x"), "no architecture has this name"),
         ((tmp_path / "none.py",), "No such file"),
-        ((other,), "compiles no kernel by itself"),
+        ((script,), "compiles no kernel by itself"),
         ((write("broken.py", "def ("),), "does not parse"),
         ((add, "--ptxas", plain), "may not be executed"),
         ((add, "--ptxas", tmp_path / "none"), "there is no such file"),
-        ((add, "--ptxas", "/bin/true"), "is no ptxas"),
+        ((add, "--ptxas", "/bin/true"), "is not a ptxas"),
     ):
         done = reprokit("kernel", *words)
         assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err

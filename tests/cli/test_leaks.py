@@ -1,5 +1,5 @@
-"""Secrets planted in a real run are in nothing that leaves: tarball, its name, issue, and what
-reprokit prints.
+"""Secrets that are planted in a real run are in no output: not in the tarball, its name, the issue
+or the terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tarfile
 from pathlib import Path
 
 from reprokit.core.redaction.rules import token_formats
-from tests import planted
+from tests.support import planted_secrets
 
 PROGRAM = """
 import json, logging, os, subprocess, sys
@@ -33,13 +33,15 @@ raise RuntimeError(f"cannot log in with {secrets[0][1]}")
 
 
 def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
-    """Tokens of every row, on stdout, stderr, in logs, children, argv, an exception, the script's
+    """Tokens of every row are in stdout, stderr, logs, children, argv, an exception, the script's
     name and a password.
     """
     chance = random.Random(19)
-    rows = [(shape.name, *planted.token(shape, chance)) for shape in token_formats.SHAPES]
-    argument = planted.password(chance)
-    named = "ghp_" + "".join(chance.choice(planted.LETTERS) for _ in range(36))
+    rows = [
+        (shape.name, *planted_secrets.make_token(shape, chance)) for shape in token_formats.FORMATS
+    ]
+    argument = planted_secrets.make_password(chance)
+    named = "ghp_" + "".join(chance.choice(planted_secrets.LETTERS) for _ in range(36))
     script = tmp_path / f"run_{named}.py"
     script.write_text(PROGRAM)
     out = tmp_path / "out"
@@ -66,8 +68,8 @@ def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    told = json.loads(done.stdout)
-    pack = Path(told["pack"])
+    result = json.loads(done.stdout)
+    pack = Path(result["pack"])
     with tarfile.open(pack) as tar:
         files = {
             m.name: tar.extractfile(m).read().decode("utf-8", "replace")
@@ -79,18 +81,18 @@ def test_planted_secrets_do_not_leave(tmp_path: Path) -> None:
         **files,
         "names": "\n".join(files),
         "tarball": pack.name,
-        "title": told["signature"]["title"],
-        "verdict": told["verdict"]["reason"],
+        "title": result["signature"]["title"],
+        "verdict": result["verdict"]["reason"],
     }
     secrets = [
         *((name, secret) for name, _, secret in rows),
         ("argument", argument),
         ("file name", named),
     ]
-    found = [
+    leaked = [
         (name, where)
         for name, secret in secrets
         for where, text in leaves.items()
-        if planted.shows(text, secret)
+        if planted_secrets.shows_secret(text, secret)
     ]
-    assert not found
+    assert not leaked

@@ -1,5 +1,5 @@
-"""From a failure to the smallest program that shows it, as a user meets it: real captures, real
-repros, real replays.
+"""From a failure to the smallest program with the same failure: real captures, real repros, real
+replays.
 """
 
 from __future__ import annotations
@@ -19,17 +19,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import (
-    ROOT,
-    Done,
-    clean_environ,
-    hear_signals,
-    reprokit,
-    reprokit_command,
-    shared,
-    stragglers,
-    wait_until,
-)
+from tests.support.environments import ROOT, clean_environ
+from tests.support.processes import restore_signals, survivors_after_wait, wait_until
+from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
 
 BACKEND = """
 import torch
@@ -142,56 +134,61 @@ torch.compile(f, backend=picky)(*args)
 """
 
 
-def capture(*words: str | Path, **more: str) -> Done:
+def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(REPROKIT_MINIMIZE="1", **more))
 
 
-def repro_of(done: Done) -> str:
+def repro_of(done: CallResult) -> str:
     return Path(done.json["repro"]).read_text()
 
 
 def operations(text: str) -> int:
-    """Calls of torch inside the function that is compiled."""
+    """Count the calls of torch inside the compiled function."""
     body = text.split("def repro")[1].split("\n\n\n")[0]
     return body.count("torch.") + body.count(" + ") + body.count(" * ")
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One capture of a quick failure, for all workers; its files are for reading only."""
+def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
+    """Capture a quick failure once for all workers; its files are read-only."""
 
-    def make(place: Path) -> Done:
-        (place / "script.py").write_text(TWO_BUGS)
+    def make(folder: Path) -> CallResult:
+        (folder / "script.py").write_text(TWO_BUGS)
         words = (
             "--proofs",
             "3",
             "--output-dir",
-            place / "out",
+            folder / "out",
             "--",
             sys.executable,
-            place / "script.py",
+            folder / "script.py",
         )
         return capture(*words)
 
-    done = shared(tmp_path_factory, "captured", make)
+    done = shared_call(tmp_path_factory, "captured", make)
     assert done.status == 1 and done.json["pack"], done.err
     return done
 
 
 @pytest.mark.slow
-def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
-    """The graph that was recorded is cut; the custom backend is carried over; the repro is proved.
+def test_a_command_is_reduced_to_one_operation(captured: CallResult) -> None:
+    """The recorded graph is cut, the custom backend is part of the program, and the repro is
+    proved.
 
-    Smaller programs fail with another error, that of sigmoid: they are never taken for the bug.
+    Smaller programs fail with a different error, that of sigmoid. They are never accepted.
     """
     done = captured
-    text, found = repro_of(done), done.json["minimized"]
+    text, minimized = repro_of(done), done.json["minimized"]
     assert "erf is too hard" in done.json["signature"]["title"]
     assert operations(text) == 1 and "torch.erf(" in text and "def picky(" in text
     assert "sigmoid(" not in text.split("def repro")[1]
-    assert found["level"] == "dynamo" and found["began_nodes"] > 10 and found["is_complete"]
-    assert found["proof"]["answer"] == "same" and found["proof"]["eager"] == "passes"
-    assert found["proof"]["hits"] == found["proof"]["runs"] == 3
+    assert (
+        minimized["level"] == "dynamo"
+        and minimized["began_nodes"] > 10
+        and minimized["is_complete"]
+    )
+    assert minimized["proof"]["answer"] == "same" and minimized["proof"]["eager"] == "passes"
+    assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 3
     assert "L_x_" not in text and "/script" not in text and "reprokit" not in text
     issue = Path(done.json["issue"]).read_text()
     assert text.strip() in issue and "of 3 fresh runs" in issue
@@ -222,8 +219,8 @@ def test_a_command_is_reduced_to_one_operation(captured: Done) -> None:
 def test_hangs_and_crashes_are_reduced_too(
     kind: str, does: str, tmp_path: Path, write: Any
 ) -> None:
-    """A probe that dies or never ends is an answer, with the signature of the capture; nothing is
-    left running.
+    """A probe that crashes or does not end has the signature of the capture, and no process is
+    left.
     """
     mark = f"minimize-{kind}-{os.getpid()}"
     target = write("ends.py", SMALL.replace('raise NotImplementedError("erf is too hard")', does))
@@ -238,17 +235,20 @@ def test_hangs_and_crashes_are_reduced_too(
         tmp_path / "out",
         MARK=mark,
     )
-    found = done.json["minimized"]
-    assert done.kind == kind and found["proof"]["answer"] == "same", found
-    assert found["proof"]["hits"] == found["proof"]["runs"] and found["proof"]["eager"] == "passes"
-    assert found["lines"] < found["began_lines"]
-    assert stragglers(mark) == []
+    minimized = done.json["minimized"]
+    assert done.kind == kind and minimized["proof"]["answer"] == "same", minimized
+    assert (
+        minimized["proof"]["hits"] == minimized["proof"]["runs"]
+        and minimized["proof"]["eager"] == "passes"
+    )
+    assert minimized["lines"] < minimized["began_lines"]
+    assert survivors_after_wait(mark) == []
 
 
 @pytest.mark.slow
-def test_a_compile_that_goes_on_and_on_is_reduced(tmp_path: Path, write: Any) -> None:
-    """It is called slow by the deadline of the capture, and by a shorter one in what is made of
-    it.
+def test_a_slow_compile_is_reduced(tmp_path: Path, write: Any) -> None:
+    """The capture's deadline makes it a slow compile; a shorter deadline does so in the smaller
+    programs.
     """
     working = "import time\n        while print('at work') is None: time.sleep(0.3)"
     target = write(
@@ -265,10 +265,10 @@ def test_a_compile_that_goes_on_and_on_is_reduced(tmp_path: Path, write: Any) ->
         "--output-dir",
         tmp_path / "out",
     )
-    found = done.json["minimized"]
-    assert done.kind == "slow-compile" and found["proof"]["answer"] == "same", found
-    assert found["proof"]["hits"] == 1 and found["proof"]["eager"] == "passes"
-    assert "torch.erf(" in repro_of(done) and found["lines"] < found["began_lines"]
+    minimized = done.json["minimized"]
+    assert done.kind == "slow-compile" and minimized["proof"]["answer"] == "same", minimized
+    assert minimized["proof"]["hits"] == 1 and minimized["proof"]["eager"] == "passes"
+    assert "torch.erf(" in repro_of(done) and minimized["lines"] < minimized["began_lines"]
 
 
 COUNTED = """import os
@@ -280,7 +280,9 @@ FLAKY = SMALL.replace("if any(", COUNTED)
 
 @pytest.mark.slow
 def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
-    """It shows in two of three runs: a pass is not believed at once, and the pack says k of n."""
+    """The failure occurs in two of three runs: one passing probe is not trusted, and the pack
+    reports k of n.
+    """
     twice = (
         "for _ in range(2):\n    torch._dynamo.reset()\n    torch.compile(f,"
         " backend=picky)(torch.randn(8, 16))\n"
@@ -297,16 +299,20 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
         write("flaky.py", FLAKY + twice),
         COUNT=str(tmp_path / "count"),
     )
-    found = done.json["minimized"]
-    assert found["rate"] < 1.0 and 0 < found["proof"]["hits"] < found["proof"]["runs"], found
+    minimized = done.json["minimized"]
+    assert (
+        minimized["rate"] < 1.0 and 0 < minimized["proof"]["hits"] < minimized["proof"]["runs"]
+    ), minimized
     assert "torch.erf(" in repro_of(done) and "os.environ" in repro_of(done)
 
 
 @pytest.mark.slow
-def test_the_script_of_a_command_is_reduced_where_there_is_no_graph(
+def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     tmp_path: Path, write: Any
 ) -> None:
-    """Classes, the command line, ``main`` and the loop go; what Dynamo cannot trace is left."""
+    """Classes, the command line, ``main`` and the loop are removed; the code that Dynamo cannot
+    trace stays.
+    """
     done = capture(
         "--output-dir",
         tmp_path / "out",
@@ -316,18 +322,18 @@ def test_the_script_of_a_command_is_reduced_where_there_is_no_graph(
         "--steps",
         "3",
     )
-    text, found = repro_of(done), done.json["minimized"]
+    text, minimized = repro_of(done), done.json["minimized"]
     assert (
-        found["level"] == "source"
-        and found["proof"]["answer"] == "same"
-        and found["proof"]["eager"] == "passes"
+        minimized["level"] == "source"
+        and minimized["proof"]["answer"] == "same"
+        and minimized["proof"]["eager"] == "passes"
     )
-    assert found["lines"] <= 6, text
+    assert minimized["lines"] <= 6, text
     assert "expert_%d" in text and not re.search(r"import argparse|^class |^ *for ", text, re.M)
 
 
 def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> None:
-    """Somebody's training script leaves files: it ran once, and no changed copy of it runs."""
+    """A user's training script writes files: it ran once, and no changed copy of it runs."""
     runs = tmp_path / "runs.txt"
     script = TRAINING + f'\nopen("{runs}", "a").write("x")\n'
     script = script.replace("if __name__", f'open("{runs}", "a").write("x")\nif __name__')
@@ -337,15 +343,17 @@ def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> 
     assert done.json["verdict"]["kind"] == "exception" and runs.read_text() == "x"
     assert done.json["repro"] is None
     assert any(
-        "train.py are not run unasked: it uses .write" in row["why"] for row in done.json["missing"]
+        "train.py are not run without your consent: it uses .write" in row["why"]
+        for row in done.json["missing"]
     )
 
 
 @pytest.mark.slow
-def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any) -> None:
-    """An index that is too large is carried; what stands in the other small inputs enters no pack.
+def test_recorded_values_are_in_the_repro_if_they_matter(tmp_path: Path, write: Any) -> None:
+    """The repro has the index that is too large; the values of other small inputs are not in the
+    pack.
 
-    The script opens a file, so that its own source is no way out.
+    The script opens a file, so that its own source cannot be the start.
     """
     done = capture(
         "--output-dir", tmp_path / "out", "--", sys.executable, write("script.py", INDEXED)
@@ -362,9 +370,9 @@ def test_values_stand_in_the_repro_where_they_matter(tmp_path: Path, write: Any)
 
 
 @pytest.mark.slow
-def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: Any) -> None:
-    """replay and check compare signatures; both polarities; another failure is not the bug; no
-    answer is 125.
+def test_a_pack_is_replayed_and_checked(captured: CallResult, tmp_path: Path, write: Any) -> None:
+    """replay and check compare signatures, in both directions; a different failure is not the bug;
+    125 means no answer.
     """
     pack = captured.json["pack"]
     refused = reprokit("replay", pack)
@@ -375,13 +383,13 @@ def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: A
         write("bug.py", SCRIPT),
         write("good.py", SCRIPT.replace("torch.erf(y)", "torch.sin(y)")),
     )
-    other = write("other.py", SCRIPT.replace("erf is too hard", "no space"))
+    other_script = write("other.py", SCRIPT.replace("erf is too hard", "no space"))
     never = write("never.py", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
     expected = {
         (bug, "bug"): 0,
         (bug, "good"): 1,
         (good, "good"): 0,
-        (other, "bug"): 1,
+        (other_script, "bug"): 1,
     }
     for (file, polarity), status in expected.items():
         done = reprokit("check", file, "--same-as", pack, "--exit-zero-if", polarity)
@@ -400,33 +408,33 @@ def test_a_pack_is_replayed_and_checked(captured: Done, tmp_path: Path, write: A
 
 
 @pytest.fixture(scope="module")
-def unreduced(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One capture that did not minimize, on a machine without the script; its backend is slow, and
-    can be mended.
+def unreduced(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
+    """Capture without minimization, and read the pack on a machine without the script. Its backend
+    is slow, and a test can fix the bug.
     """
 
-    def make(place: Path) -> Done:
+    def make(folder: Path) -> CallResult:
         slow = (
             "    import os, time\n    time.sleep(float(os.environ.get('SLOW', 0)))\n    if 'MENDED'"
             " not in os.environ and any("
         )
-        script = place / "script.py"
+        script = folder / "script.py"
         script.write_text(SCRIPT.replace("    if any(", slow))
         done = reprokit(
-            "capture", "--json", "--output-dir", place / "out", "--", sys.executable, script
+            "capture", "--json", "--output-dir", folder / "out", "--", sys.executable, script
         )
         script.unlink()
         return done
 
-    done = shared(tmp_path_factory, "unreduced", make)
+    done = shared_call(tmp_path_factory, "unreduced", make)
     assert done.json["minimized"] is None and done.json["pack"], done.err
     return done
 
 
 @pytest.mark.slow
-def test_a_pack_that_no_longer_fails_is_told(unreduced: Done) -> None:
-    """Where the failure is mended, replay says not reproduced; where nothing is compiled, that
-    nobody can tell.
+def test_a_pack_that_no_longer_fails_is_reported(unreduced: CallResult) -> None:
+    """Where the failure is fixed, replay reports "not reproduced"; where nothing is compiled, it
+    reports that it cannot tell.
     """
     pack = unreduced.json["pack"]
     done = reprokit("replay", pack, "--yes", "--json", env=clean_environ(MENDED="1"))
@@ -437,15 +445,17 @@ def test_a_pack_that_no_longer_fails_is_told(unreduced: Done) -> None:
 
 
 @pytest.mark.slow
-def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
-    """On a terminal the program is shown, and only a yes runs it; without one, --yes is needed."""
+def test_an_untrusted_pack_is_shown_before_it_runs(captured: CallResult) -> None:
+    """On a terminal the program is shown, and runs only after a yes; without a terminal, --yes is
+    needed.
+    """
     pack = captured.json["pack"]
     refused = reprokit("minimize", pack)
     assert refused.status == 2 and "--yes" in refused.err and "Traceback" not in refused.err
-    main, other = pty.openpty()
+    main, terminal = pty.openpty()
     child = subprocess.Popen(
         reprokit_command("replay", str(pack)),
-        stdin=other,
+        stdin=terminal,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -454,14 +464,14 @@ def test_a_strangers_pack_is_shown_and_asked_about(captured: Done) -> None:
     os.write(main, b"n\n")
     _, err = child.communicate(timeout=200)
     os.close(main)
-    os.close(other)
+    os.close(terminal)
     assert child.returncode == 2 and "def picky(" in err and "nothing was run" in err
 
 
 @pytest.mark.slow
-def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Path) -> None:
-    """Of a capture that did not minimize, on a machine without the script: the graphs in the pack
-    are enough.
+def test_a_pack_is_minimized_on_a_different_machine(unreduced: CallResult, tmp_path: Path) -> None:
+    """A capture without minimization, on a machine without the script: the graphs in the pack are
+    enough.
     """
     small = reprokit(
         "minimize", unreduced.json["pack"], "--yes", "--json", "--output-dir", tmp_path / "again"
@@ -475,10 +485,12 @@ def test_a_pack_is_minimized_where_it_was_not_made(unreduced: Done, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_interrupted_reduction_keeps_the_best_and_goes_on(
-    unreduced: Done, tmp_path: Path
+def test_an_interrupted_reduction_keeps_the_best_and_is_resumed(
+    unreduced: CallResult, tmp_path: Path
 ) -> None:
-    """Ctrl-C leaves a candidate that probes saw fail; --resume ends the work with fewer probes."""
+    """Ctrl-C leaves a candidate that failed in probes; --resume finishes the work with fewer
+    probes.
+    """
     run_dir = str(shutil.copytree(unreduced.run_dir, tmp_path / "run"))
     child = subprocess.Popen(
         reprokit_command("minimize", run_dir, "--json"),
@@ -486,16 +498,18 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environ(SLOW="0.5"),
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     answers = Path(run_dir) / "minimize" / "probes.jsonl"
     assert wait_until(lambda: answers.exists() and answers.read_text().count("\n") >= 4)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=120)
-    told = json.loads(out)
+    result = json.loads(out)
     assert child.returncode == 130, err
-    assert not told["minimized"]["is_complete"] and "resume" in " ".join(told["minimized"]["notes"])
-    assert told["repro"] is None and Path(told["candidate"]).exists() and told["pack"]
+    assert not result["minimized"]["is_complete"] and "resume" in " ".join(
+        result["minimized"]["notes"]
+    )
+    assert result["repro"] is None and Path(result["candidate"]).exists() and result["pack"]
     before = answers.read_text().count("\n")
     again = reprokit("minimize", run_dir, "--resume", "--json")
     assert again.status == 0, again.err
@@ -505,9 +519,11 @@ def test_an_interrupted_reduction_keeps_the_best_and_goes_on(
 
 
 @pytest.mark.slow
-def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_path: Path) -> None:
-    """SIGKILL in the middle of a reduction: server, probe and all are gone, and the best so far is
-    on disk.
+def test_a_reprokit_that_is_killed_leaves_nothing_running(
+    unreduced: CallResult, tmp_path: Path
+) -> None:
+    """SIGKILL during a reduction ends the server and the probe, and the best candidate is on
+    disk.
     """
     mark = f"killed-{os.getpid()}-{time.monotonic_ns()}"
     run_dir = shutil.copytree(unreduced.run_dir, tmp_path / "run")
@@ -521,14 +537,14 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(unreduced: Done, tmp_p
     assert wait_until(lambda: (folder / "best.py").exists())
     child.kill()
     child.wait()
-    assert stragglers(mark) == []
+    assert survivors_after_wait(mark) == []
     assert "erf" in (folder / "best.py").read_text()
 
 
 @pytest.mark.slow
-def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> None:
-    """A pack whose metadata or older repro hides a program: it is shown, or refused, and never runs
-    unseen.
+def test_the_whole_program_of_a_pack_is_shown(captured: CallResult, tmp_path: Path) -> None:
+    """A pack whose metadata or older repro hides a program: the program is shown or refused, and
+    never runs unseen.
     """
     import gzip
     import hashlib
@@ -556,15 +572,15 @@ def test_what_a_pack_would_run_is_all_shown(captured: Done, tmp_path: Path) -> N
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     opened = reopen.open_pack(path)
-    place = run_directory.create_run(tmp_path / "work", "evil")
-    shown = reopen.what_would_run(reopen.case_of_pack(opened, place, sys.executable))
-    place.release()
+    run = run_directory.create_run_directory(tmp_path / "work", "evil")
+    shown = reopen.programs_to_run(reopen.case_of_pack(opened, run, sys.executable))
+    run.release_lock()
     assert values and "touch pwned" in shown and "__import__" not in shown
 
 
-def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None:
-    """Its linear algebra starts threads as soon as it is imported, and a process with threads must
-    not be forked.
+def test_numpy_in_the_targets_environment_does_not_matter(tmp_path: Path) -> None:
+    """Its linear algebra library starts threads on import, and a process with threads must not be
+    forked.
     """
     from reprokit.host.probe import client
     from reprokit.host.probe.candidate import ProbeLimits
@@ -578,7 +594,7 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
     os.environ["PYTHONPATH"] = str(tmp_path / "site")
     try:
         with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
-            outcome, folder = server.run(
+            outcome, folder = server.run_program(
                 "import os\nprint(os.environ.get('OPENBLAS_NUM_THREADS'))\n", ProbeLimits(60.0)
             )
             assert (
@@ -607,15 +623,15 @@ def test_numpy_in_the_targets_environment_is_no_obstacle(tmp_path: Path) -> None
     ],
 )
 def test_bad_input_gets_one_line(words: list[str], says: str) -> None:
-    """What was wrong and what to do, exit code 2."""
+    """The line says what is wrong and what to do; the exit code is 2."""
     done = reprokit(*words, cwd=ROOT)
     assert done.status == 2 and says in done.err and len(done.err.strip().splitlines()) == 1, (
         done.err
     )
 
 
-def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
-    """A failure in eager is no compiler bug: the pack says why there is no smaller repro."""
+def test_a_failure_that_cannot_be_minimized_is_reported(tmp_path: Path, write: Any) -> None:
+    """A failure in eager is not a compiler bug, and the pack says why there is no smaller repro."""
     script = write("eager.py", "import torch\ntorch.compile\nraise ValueError('mine')\n")
     done = capture("--output-dir", tmp_path / "out", "--", sys.executable, script)
     assert done.json["minimized"] is None
@@ -626,18 +642,20 @@ def test_what_cannot_be_minimized_is_told(tmp_path: Path, write: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_budget_is_that_of_all_but_the_proof(tmp_path: Path, write: Any) -> None:
-    """The start of the server and the search for a first program are in it: at most that program is
-    left, unreduced.
+def test_the_budget_excludes_the_proof(tmp_path: Path, write: Any) -> None:
+    """The budget includes the start of the server and the search for a first program. In the worst
+    case, the result is that program without a reduction.
     """
     done = capture(
         f"{write('short.py', SMALL)}:make", "--budget", "0.5", "--output-dir", tmp_path / "out"
     )
-    found = done.json["minimized"]
+    minimized = done.json["minimized"]
     assert (
-        not found["is_complete"]
-        and found["lines"] in (0, found["began_lines"])
-        and found["probes"] <= 2
-    ), found
-    assert any(note.startswith("the budget ended") for note in found["notes"]), found
-    assert re.fullmatch(r"budget 0.5 s: reduction \d+ s, proof \d+ s", found["spent"]), found
+        not minimized["is_complete"]
+        and minimized["lines"] in (0, minimized["began_lines"])
+        and minimized["probes"] <= 2
+    ), minimized
+    assert any(note.startswith("the budget ended") for note in minimized["notes"]), minimized
+    assert re.fullmatch(r"budget 0.5 s: reduction \d+ s, proof \d+ s", minimized["spent"]), (
+        minimized
+    )

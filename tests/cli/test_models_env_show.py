@@ -1,4 +1,4 @@
-"""models, env and show, for people and for machines."""
+"""models, env and show, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 import pytest
 
 from reprokit.core.shared.zoo import ZOO
-
-from ..conftest import clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
 
 
 def test_models_lists_the_zoo() -> None:
-    """Every model with its parameters."""
+    """The list has every model with its parameters."""
     done = reprokit("models")
     assert done.status == 0
     for name in ZOO:
         assert name in done.out
     assert "41.6 B" in done.out
-    found = reprokit("models", "--json").json
-    assert {m["name"]: m["parameters"] for m in found["models"]} == {
+    models = reprokit("models", "--json").json
+    assert {m["name"]: m["parameters"] for m in models["models"]} == {
         n: m.parameters for n, m in ZOO.items()
     }
 
 
 @pytest.mark.slow
-def test_env_tells_what_a_pack_would_say() -> None:
-    """The facts, the text of collect_env, and why something is missing; secrets and names
+def test_env_prints_the_environment_of_a_pack() -> None:
+    """The facts, the text of collect_env, and why something is missing; secrets and names are
     redacted.
     """
     env = clean_environ(
@@ -38,24 +38,28 @@ def test_env_tells_what_a_pack_would_say() -> None:
     )
     done = reprokit("env", "--json", env=env)
     assert done.status == 0
-    found = done.json
-    facts = found["environment"]
+    environment = done.json
+    facts = environment["environment"]
     assert facts["torch"]["version"].startswith("2.")
     assert facts["python"]["version"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")
     assert "torch" in facts["packages"]
     assert facts["cpu"]["logical"] >= 1 and facts["memory"]["total_bytes"] > 0
     assert "g++" in facts["compiler"]
     wanted = {k: v for k, v in facts["variables"].items() if k.startswith(("CUDA", "TORCH"))}
-    assert wanted == {"CUDA_VISIBLE_DEVICES": "0", "TORCHINDUCTOR_CACHE_DIR": "<home>/cache"}
+    assert wanted == {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "TORCHINDUCTOR_CACHE_DIR": "<home>/cache",
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    }
     assert "symm_mem" in json.dumps(facts["symmetric_memory"])
-    assert "PyTorch version" in found["collect_env"]
+    assert "PyTorch version" in environment["collect_env"]
     assert "janedoe" not in done.out and "aaaaaaaa" not in done.out
-    for row in found["missing"]:
+    for row in environment["missing"]:
         assert row["what"].startswith("environment: ") and row["why"]
 
 
 def test_env_with_an_interpreter_that_lacks_torch(tmp_path: Path) -> None:
-    """What cannot be asked is told with its reason, not an error."""
+    """A fact that cannot be found is reported with its reason, and is not an error."""
     import subprocess
 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
@@ -66,21 +70,34 @@ def test_env_with_an_interpreter_that_lacks_torch(tmp_path: Path) -> None:
 
 
 def test_show_prints_and_verifies(tmp_path: Path) -> None:
-    """The title, the reason, every file; one file on request; control characters never reach the
-    terminal.
+    """The title, the reason and every file, or one file on request; control characters never reach
+    the terminal.
     """
     program = r"print('\x1b[31mred'); raise SystemExit(3)"
-    made = reprokit(
+    captured = reprokit(
         "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program
     ).json
-    done = reprokit("show", made["pack"])
+    done = reprokit("show", captured["pack"])
     assert done.status == 0
-    assert made["signature"]["id"] in done.out and "manifest.json" in done.out
-    issue = reprokit("show", made["pack"], "--file", "issue.md")
-    assert issue.out == Path(made["issue"]).read_text()
-    log = reprokit("show", made["pack"], "--file", "logs/stdout.txt")
+    assert captured["signature"]["id"] in done.out and "manifest.json" in done.out
+    issue = reprokit("show", captured["pack"], "--file", "issue.md")
+    assert issue.out == Path(captured["issue"]).read_text()
+    log = reprokit("show", captured["pack"], "--file", "logs/stdout.txt")
     assert "\x1b" not in log.out and "red" in log.out
-    found = reprokit("show", made["pack"], "--json").json
-    assert found["verified"] is True and found["files"]["issue.md"] > 0
-    wrong = reprokit("show", made["pack"], "--file", "nothing")
-    assert wrong.status == 2 and "holds no 'nothing'" in wrong.err
+    shown = reprokit("show", captured["pack"], "--json").json
+    assert shown["verified"] is True and shown["files"]["issue.md"] > 0
+    wrong = reprokit("show", captured["pack"], "--file", "nothing")
+    assert wrong.status == 2 and "has no file 'nothing'" in wrong.err
+
+
+def test_every_hook_fits_the_installed_torch() -> None:
+    """env --hooks has a row for each private symbol; the table says which versions have it."""
+    done = reprokit("env", "--hooks", "--json")
+    assert done.status == 0, done.out + done.err
+    rows = done.json["hooks"]
+    assert len(rows) > 40 and all(row["purpose"] and row["since"] for row in rows)
+    assert [row["symbol"] for row in rows if row["expected"] == bool(row["problem"])] == []
+    shown = reprokit("env", "--hooks")
+    assert "fits" in shown.out and f"{len(rows)} of {len(rows)} rows fit" in shown.out
+    refused = reprokit("env", "--hooks", "--python", "/bin/false")
+    assert refused.status == 2 and refused.err.count("\n") == 1, refused.err

@@ -1,4 +1,6 @@
-"""Nights as a user runs them: real captures, killed in the middle, on full disks, twice at once."""
+"""Nightly runs as a user starts them: real captures, killed in the middle, on full disks, twice at
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,12 @@ from reprokit.host.nightly.ledger import ledger_file
 from reprokit.host.nightly.schedule import night as nights_of
 from reprokit.host.nightly.suite import suite_file
 from reprokit.host.pack import reader
+from tests.support.browser import Browser
+from tests.support.environments import clean_environ
+from tests.support.nightly_results import add_night, cell_result, failing, healthy, new_ledger
+from tests.support.processes import survivors_after_wait, wait_until
+from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
 
-from ..browser import open_page, screenshot
-from ..conftest import (
-    Done,
-    clean_environ,
-    reprokit,
-    reprokit_command,
-    shared,
-    stragglers,
-    wait_until,
-)
-from ..host.triage.nights import failing, healthy, new_ledger, result
-from ..host.triage.nights import night as one_night
 from .test_minimize import SMALL
 
 MARKED = """
@@ -46,15 +41,15 @@ time.sleep(seconds)
 
 
 def marked(folder: Path, *jobs: tuple[str, float], head: str = "") -> Path:
-    """A suite of commands that say when they ran, and sleep."""
+    """Write a suite of commands that record when they ran, and sleep."""
     (folder / "mark.py").write_text(MARKED)
     (folder / "marks").mkdir(exist_ok=True)
     rows = [
         f'[[targets]]\ncommand = ["{{python}}", "mark.py", "{name}", "{s}"]\n' for name, s in jobs
     ]
-    place = folder / "suite.toml"
-    place.write_text(f'{head}\n[suite]\nname = "t"\nretries = 0\n' + "\n".join(rows))
-    return place
+    path = folder / "suite.toml"
+    path.write_text(f'{head}\n[suite]\nname = "t"\nretries = 0\n' + "\n".join(rows))
+    return path
 
 
 def marks(folder: Path) -> dict[str, int]:
@@ -62,12 +57,12 @@ def marks(folder: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One night with a bug in two cells, a healthy command, and an environment that is not
-    there.
+def night(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
+    """Run a suite with a bug in two cells, a healthy command, and an environment that does not
+    exist.
     """
 
-    def make(folder: Path) -> Done:
+    def make(folder: Path) -> CallResult:
         (folder / "erf.py").write_text(SMALL)
         (folder / "suite.toml").write_text("""
 [suite]
@@ -96,50 +91,50 @@ matrix = { environment = ["here", "gone"] }
             cwd=folder,
             env=clean_environ(PATH=path),
         )
-        return Done(done.status, done.out, str(folder))
+        return CallResult(done.status, done.out, str(folder))
 
-    return shared(tmp_path_factory, "night", make)
+    return shared_call(tmp_path_factory, "night", make)
 
 
-def place_of(night: Done) -> Path:
+def place_of(night: CallResult) -> Path:
     return Path(night.err)
 
 
 @pytest.mark.slow
-def test_a_night_says_what_is_new(night: Done) -> None:
-    """One bug in two cells, with a proved repro and a pack; the environment that is missing makes
-    the night go wrong.
+def test_a_nightly_run_reports_new_bugs(night: CallResult) -> None:
+    """One bug in two cells, with a proved repro and a pack; the missing environment makes the
+    nightly run fail.
     """
-    told = night.json
+    report = night.json
     assert night.status == 3
-    (bug,) = told["groups"]["new"]
+    (bug,) = report["groups"]["new"]
     assert bug["title"].startswith(
         "exception: backend | NotImplementedError: erf is too hard @ <user>:picky"
     )
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
     assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]
     assert (
-        reader.read_pack(place_of(night) / "reprokit-nightly" / bug["pack"]).json("verdict.json")[
-            "kind"
-        ]
+        reader.read_pack(place_of(night) / "reprokit-nightly" / bug["pack"]).read_json(
+            "verdict.json"
+        )["kind"]
         == "exception"
     )
-    assert told["healthy"] == 1
-    (lost,) = told["lost"]
+    assert report["healthy"] == 1
+    (lost,) = report["lost"]
     assert "environment gone: python /nowhere/python: there is no such program" in lost["why"]
-    # the second cell of the same bug, one core at a time, knew of the repro already
+    # jobs run one at a time, so the second cell of the same bug already knew the repro
     jobs = sorted((place_of(night) / "reprokit-nightly" / "nights").glob("*/jobs/*erf*"))
     assert [(j / "minimized.json").exists() for j in jobs].count(True) == 1
 
 
 @pytest.mark.slow
-def test_the_report_again_and_what_people_say(night: Done) -> None:
-    """report, mute, split, merge, export, import and prune, each for people and for machines."""
+def test_the_report_is_repeated_and_bugs_are_merged_and_muted(night: CallResult) -> None:
+    """report, mute, split, merge, export, import and prune, as text and as JSON."""
     where = place_of(night)
-    told = reprokit("nightly", "report", cwd=where)
-    assert told.status == 3
-    assert re.search(r"New\n  bug 1  exception: backend \| NotImplementedError", told.out)
-    assert "environment gone" in told.out and "repro of" in told.out
+    shown = reprokit("nightly", "report", cwd=where)
+    assert shown.status == 3
+    assert re.search(r"New\n  bug 1  exception: backend \| NotImplementedError", shown.out)
+    assert "environment gone" in shown.out and "repro of" in shown.out
     digest = (where / "reprokit-nightly" / "digest.md").read_text()
     assert "### New (1)" in digest and "```python" in digest and "### Lost (1)" not in digest
     assert str(where) not in digest
@@ -169,9 +164,9 @@ def test_the_report_again_and_what_people_say(night: Done) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
-    """A real Chromium runs the page from a file, without a network: search and filters hide what
-    does not fit.
+def test_the_page_in_a_browser(night: CallResult, tmp_path: Path, browser: Browser) -> None:
+    """A real Chromium opens the page from a file, without a network: search and filters hide the
+    rows that do not match.
     """
     where = place_of(night)
     reprokit("nightly", "report", cwd=where)
@@ -183,14 +178,14 @@ def test_the_page_in_a_browser(night: Done, tmp_path: Path) -> None:
     def shown(state: str) -> str:
         copy = tmp_path / "state.html"
         copy.write_text(text.replace("filter();\n</script>", f"{state} filter();\n</script>"))
-        found = re.search(r'id="found"[^>]*>([^<]*)<', open_page(copy, "--dump-dom"))
+        found = re.search(r'id="found"[^>]*>([^<]*)<', browser.open_page(copy, "--dump-dom"))
         return found[1] if found else "no answer"
 
     assert shown("") == "1 bug"
     assert shown("words.value = 'notimplemented erf.py';") == "1 bug"
     assert shown("words.value = 'notimplemented nonsense';") == "0 of 1 bug"
     assert shown("status.value = 'fixed';") == "0 of 1 bug"
-    assert len(screenshot(page, tmp_path / "page.png")) > 20_000
+    assert len(browser.screenshot(page, tmp_path / "page.png")) > 20_000
 
 
 @contextlib.contextmanager
@@ -208,15 +203,15 @@ def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.P
 
 
 @pytest.mark.slow
-def test_a_killed_night_goes_on(tmp_path: Path) -> None:
-    """SIGKILL ends all that runs; the next start runs what is left, and nothing that was done."""
+def test_a_killed_nightly_run_is_continued(tmp_path: Path) -> None:
+    """SIGKILL ends all that runs; the next start runs the remaining jobs and no finished one."""
     folder, mark = tmp_path, uuid.uuid4().hex
     marked(folder, ("a", 0), ("b", 0), ("c", 300), ("d", 0))
     with started(folder, "--cores", "1", NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "c" in marks(folder))
         child.send_signal(signal.SIGKILL)
         child.wait()
-        assert stragglers(mark) == []
+        assert survivors_after_wait(mark) == []
     assert marks(folder) == {"a": 1, "b": 1, "c": 1}
     (folder / "mark.py").write_text(MARKED.replace("time.sleep(seconds)", ""))
     done = reprokit(
@@ -233,26 +228,25 @@ def test_a_killed_night_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_night_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C ends what runs, exits with 130 and leaves a report of what there was."""
+def test_an_interrupted_nightly_run_is_continued(tmp_path: Path) -> None:
+    """Ctrl-C ends what runs, exits with 130, and leaves a report of the finished jobs."""
     folder, mark = tmp_path, uuid.uuid4().hex
     marked(folder, ("a", 0), ("b", 300))
     with started(folder, "--cores", "1", "--json", NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "b" in marks(folder))
-        child.send_signal(
-            signal.SIGTERM
-        )  # heard as Ctrl-C is, which what runs in the background may not hear
+        # SIGTERM is handled like Ctrl-C, which background processes may ignore
+        child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=200)
         assert child.returncode == 130
-        assert stragglers(mark) == []
-    told = json.loads(out)
-    assert told["is_interrupted"] and told["night"]["runs"] == 1
+        assert survivors_after_wait(mark) == []
+    report = json.loads(out)
+    assert report["is_interrupted"] and report["night"]["runs"] == 1
     assert (folder / "reprokit-nightly" / "report.html").exists()
 
 
 @pytest.mark.slow
-def test_two_nights_at_once(tmp_path: Path) -> None:
-    """The second gets one line and exit code 2; a report reads the ledger meanwhile."""
+def test_two_nightly_runs_at_once(tmp_path: Path) -> None:
+    """The second run gets one line and exit code 2; meanwhile a report can read the ledger."""
     marked(tmp_path, ("a", 300))
     with started(tmp_path):
         assert wait_until(lambda: marks(tmp_path))
@@ -267,12 +261,12 @@ def test_two_nights_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """When the disk is full the night stops with one line; after there is room it goes on where it
-    was.
+    """On a full disk the nightly run stops with one line; when there is space, it continues at the
+    same point.
     """
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)]
+    disk = tmp_path / "small"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("may not mount a tmpfs here")
     try:
@@ -288,49 +282,49 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
             "ledger.sqlite",
             "--json",
         )
-        (place / "ballast").write_bytes(b"x" * (shutil.disk_usage(place).free - 60_000))
+        (disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(disk).free - 60_000))
         first = reprokit(*words, cwd=tmp_path, env=environ)
         assert first.status == 3 or (first.status == 2 and "No space left" in first.err), first.err
         assert "Traceback" not in first.err and "defect" not in first.err
-        (place / "ballast").unlink()
+        (disk / "ballast").unlink()
         second = reprokit(*words, cwd=tmp_path, env=environ)
-        told = second.json
-        assert told["night"]["runs"] == 2, second.out
+        second_report = second.json
+        assert second_report["night"]["runs"] == 2, second.out
         assert set(marks(tmp_path)) == {"a", "b"}
     finally:
-        subprocess.run(["umount", "-l", place], check=False)
+        subprocess.run(["umount", "-l", disk], check=False)
 
 
 @pytest.mark.slow
-def test_a_damaged_ledger_is_made_again(tmp_path: Path) -> None:
-    """A ledger that cannot be read stops the night with one line; with it moved away, the folders'
-    results are taken in.
+def test_a_damaged_ledger_is_rebuilt(tmp_path: Path) -> None:
+    """A ledger that cannot be read stops the nightly run with one line; after it is moved away, the
+    results in the folders are imported.
     """
     marked(tmp_path, ("a", 0))
     environ = clean_environ(MARKS=str(tmp_path / "marks"))
     assert reprokit("nightly", "run", "suite.toml", cwd=tmp_path, env=environ).status == 0
-    place = tmp_path / "reprokit-nightly" / "ledger.sqlite"
-    place.write_bytes(b"junk" * 4000)
+    path = tmp_path / "reprokit-nightly" / "ledger.sqlite"
+    path.write_bytes(b"junk" * 4000)
     refused = reprokit("nightly", "run", "suite.toml", cwd=tmp_path, env=environ)
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "put" in refused.err and "ledger.backup.sqlite" in refused.err
+    assert "copy" in refused.err and "ledger.backup.sqlite" in refused.err
     assert marks(tmp_path) == {"a": 1}
-    for leftover in place.parent.glob("ledger.sqlite*"):
+    for leftover in path.parent.glob("ledger.sqlite*"):
         leftover.unlink()
     again = reprokit("nightly", "run", "suite.toml", "--json", cwd=tmp_path, env=environ)
     assert again.status == 0
-    with ledger_file.open_ledger(place) as store:
-        assert [r["state"] for r in store.all("SELECT state FROM night")] == ["done", "done"]
-        assert [r["kind"] for r in store.all("SELECT kind FROM run")] == ["ok", "ok"]
+    with ledger_file.open_ledger(path) as store:
+        assert [r["state"] for r in store.fetch_all("SELECT state FROM night")] == ["done", "done"]
+        assert [r["kind"] for r in store.fetch_all("SELECT kind FROM run")] == ["ok", "ok"]
     assert marks(tmp_path) == {"a": 2}
 
 
-def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
-    """Twelve nights of one day, told apart by number and not by name: what was fixed and came back
-    is back.
+def test_a_history_is_rebuilt_from_folders(tmp_path: Path) -> None:
+    """Twelve nightly runs of one day have numbers, not only names: a bug that was fixed and is seen
+    again has regressed.
     """
-    asked = suite_file.read_suite(marked(tmp_path, ("a", 0)))
-    told = [failing("lost"), *[healthy()] * 10, failing("lost")]
+    suite = suite_file.read_suite(marked(tmp_path, ("a", 0)))
+    attempts = [failing("lost"), *[healthy()] * 10, failing("lost")]
 
     def run(
         output: Path, ledger_path: Path, results: list[dict[str, Any]]
@@ -338,11 +332,11 @@ def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
         with ledger_file.open_ledger(ledger_path, is_new_ok=True) as store:
             for one in results:
                 work = nights_of.begin_jobs(
-                    asked, asked.cells, {"default": "python"}, {}, output, store, print
+                    suite, suite.cells, {"default": "python"}, {}, output, store, print
                 )
                 key = work.jobs[0].folder / "spec.json"
                 whole = {
-                    **result(one),
+                    **cell_result(one),
                     "key": json.loads(key.read_text())["key"],
                     "minimized": None,
                 }
@@ -351,31 +345,31 @@ def test_a_history_is_made_again_from_folders(tmp_path: Path) -> None:
                 nights_of.end_night(work, is_complete=True)
             return [
                 tuple(r)
-                for r in store.all(
+                for r in store.fetch_all(
                     "SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id"
                 )
             ]
 
-    with nights_of.hold_night(tmp_path / "out") as output:
-        first = run(output, tmp_path / "one.sqlite", told)
+    with nights_of.lock_output(tmp_path / "out") as output:
+        first = run(output, tmp_path / "one.sqlite", attempts)
         assert [what for _, what in first] == ["new", "open", "fixed", "regressed"]
         with ledger_file.open_ledger(tmp_path / "two.sqlite", is_new_ok=True) as store:
             nights_of.begin_jobs(
-                asked, asked.cells, {"default": "python"}, {}, output, store, print
+                suite, suite.cells, {"default": "python"}, {}, output, store, print
             )
             again = [
                 tuple(r)
-                for r in store.all(
+                for r in store.fetch_all(
                     "SELECT status, what FROM bug JOIN event ON bug = bug.id ORDER BY event.id"
                 )
             ]
     assert again == first
-    with nights_of.hold_night(
+    with nights_of.lock_output(
         tmp_path / "other"
-    ) as output:  # another folder's night of the same day is another night
+    ) as output:  # a nightly run of the same day in a different folder is a different run
         assert run(output, tmp_path / "one.sqlite", [healthy()])[-1][1] == "open"
     with ledger_file.open_ledger(tmp_path / "one.sqlite") as store:
-        assert store.all("SELECT count(*) AS n FROM night")[0]["n"] == 13
+        assert store.fetch_all("SELECT count(*) AS n FROM night")[0]["n"] == 13
 
 
 GARBAGE = """
@@ -401,8 +395,8 @@ import json, os, pathlib
 mine = pathlib.Path(os.environ["REPROKIT_RUN_DIR"]).parent
 for job in sorted(p for p in mine.parent.iterdir() if p != mine and not (p / "job.log").exists()):
     key = json.loads((job / "spec.json").read_text())["key"]
-    told = {"schema": 1, "key": key, "expect": ["ok"], "problem": "", "seconds": 2**70, "attempts": []}
-    (job / "result.json").write_text(json.dumps(told))
+    result = {"schema": 1, "key": key, "expect": ["ok"], "problem": "", "seconds": 2**70, "attempts": []}
+    (job / "result.json").write_text(json.dumps(result))
     (job / "attempt-1.json").mkdir()
     os.mkfifo(job / "attempt-1.log")
 (mine / "result.json").mkdir()
@@ -411,23 +405,26 @@ for job in sorted(p for p in mine.parent.iterdir() if p != mine and not (p / "jo
 
 
 @pytest.mark.slow
-def test_a_target_that_lies_for_others(tmp_path: Path) -> None:
-    """Results, folders and pipes that it leaves for jobs that run later are put aside and reported;
-    all jobs run, tonight and the next night.
+def test_a_target_that_forges_results_of_others(tmp_path: Path) -> None:
+    """Results, folders and pipes that a job leaves for later jobs are moved away and reported; all
+    jobs run, now and in the next nightly run.
     """
-    place = marked(tmp_path, ("a", 0), ("b", 0))
+    suite_path = marked(tmp_path, ("a", 0), ("b", 0))
     (tmp_path / "liar.py").write_text(LIAR)
-    first, *others = place.read_text().partition("[[targets]]")
-    place.write_text(f'{first}[[targets]]\ncommand = ["{{python}}", "liar.py"]\n{"".join(others)}')
+    first, *others = suite_path.read_text().partition("[[targets]]")
+    suite_path.write_text(
+        f'{first}[[targets]]\ncommand = ["{{python}}", "liar.py"]\n{"".join(others)}'
+    )
     words = ("nightly", "run", "suite.toml", "--cores", "1")
     for number in (1, 2):
         done = reprokit(*words, cwd=tmp_path, env=clean_environ(MARKS=str(tmp_path / "marks")))
         assert done.status == 0, done.err
         assert marks(tmp_path) == {"a": number, "b": number}
-        told = reprokit("nightly", "report", "--json", cwd=tmp_path).json
-        assert (told["night"]["runs"], told["healthy"]) == (3, 3)
-        if number == 1:  # the next night runs the longest first, which may be another
-            assert told["refused"]["count"] == done.err.count("refused ") == 4, done.err
+        report = reprokit("nightly", "report", "--json", cwd=tmp_path).json
+        assert (report["night"]["runs"], report["healthy"]) == (3, 3)
+        # the next nightly run starts with the longest job, which may be a different one
+        if number == 1:
+            assert report["refused"]["count"] == done.err.count("refused ") == 4, done.err
             assert "Refused, in quarantine (4)" in done.out
         assert (tmp_path / "reprokit-nightly" / "digest.md").is_file()
         (tmp_path / "reprokit-nightly" / "digest.md").unlink()
@@ -436,12 +433,12 @@ def test_a_target_that_lies_for_others(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_target_that_leaves_garbage(tmp_path: Path) -> None:
-    """What it wrote where results lie is no result; the night ends, and the others are as they
-    were.
+    """A file that the target wrote in the position of a result is not a result; the nightly run
+    ends, and the other results are unchanged.
     """
-    place = marked(tmp_path, ("a", 0))
+    suite_path = marked(tmp_path, ("a", 0))
     (tmp_path / "garbage.py").write_text(GARBAGE)
-    with place.open("a") as file:
+    with suite_path.open("a") as file:
         file.write('[[targets]]\ncommand = ["{python}", "garbage.py"]\n')
     done = reprokit(
         "nightly",
@@ -471,25 +468,28 @@ time.sleep(600)
 
 @pytest.mark.slow
 def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
-    """Also what has left the target's session is gone after Ctrl-C."""
+    """After Ctrl-C, processes that left the target's session have exited too."""
     mark = uuid.uuid4().hex
-    place = marked(tmp_path, ("a", 0))
+    suite_path = marked(tmp_path, ("a", 0))
     (tmp_path / "daemon.py").write_text(DAEMON)
-    place.write_text('[suite]\nretries = 0\n[[targets]]\ncommand = ["{python}", "daemon.py"]\n')
+    suite_path.write_text(
+        '[suite]\nretries = 0\n[[targets]]\ncommand = ["{python}", "daemon.py"]\n'
+    )
     with started(tmp_path, NIGHT_MARK=mark) as child:
         assert wait_until(lambda: "daemon" in marks(tmp_path))
-        child.send_signal(
-            signal.SIGTERM
-        )  # heard as Ctrl-C is, which what runs in the background may not hear
+        # SIGTERM is handled like Ctrl-C, which background processes may ignore
+        child.send_signal(signal.SIGTERM)
         child.communicate(timeout=200)
-        assert stragglers(mark) == []
+        assert survivors_after_wait(mark) == []
 
 
 def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
-    """Run directories go by the suite's policy, packs only when their bug has long been fixed."""
+    """Run directories are deleted by the suite's policy; packs only if their bug was fixed long
+    ago.
+    """
     from reprokit.host.nightly.ledger import prune
 
-    asked = suite_file.read_suite(
+    suite = suite_file.read_suite(
         marked(tmp_path, ("a", 0), head="[keep]\nnights = 3\nhealthy_nights = 1\nfixed_nights = 4")
     )
     store = new_ledger(tmp_path)
@@ -501,42 +501,42 @@ def test_nothing_is_pruned_of_open_bugs(tmp_path: Path) -> None:
         (folder / "spec.json").write_text("{}")
         packs.append(folder / f"reprokit-{number}.tar.gz")
         packs[-1].write_bytes(b"pack")
-        return result(*[{**a, "pack": str(packs[-1])} for a in attempts], folder=str(folder))
+        return cell_result(*[{**a, "pack": str(packs[-1])} for a in attempts], folder=str(folder))
 
     def here() -> tuple[list[int], list[int]]:
-        prune.prune_output(store, asked, tmp_path)
+        prune.prune_output(store, suite, tmp_path)
         folders = [i for i, p in enumerate(packs) if (p.parent / "run-001").exists()]
         return folders, [i for i, p in enumerate(packs) if p.exists()]
 
     for number in range(6):
-        one_night(store, main=run(number, failing("lost")))
-    store.do("UPDATE night SET suite = 't'")
+        add_night(store, main=run(number, failing("lost")))
+    store.execute("UPDATE night SET suite = 't'")
     assert here() == ([3, 4, 5], [0, 1, 2, 3, 4, 5])
     for number in range(6, 13):
-        one_night(store, main=run(number, healthy()))
-        store.do("UPDATE night SET suite = 't'")
-        found = here()
+        add_night(store, main=run(number, healthy()))
+        store.execute("UPDATE night SET suite = 't'")
+        counts = here()
         if number < 11:
-            assert set(range(6)) <= set(found[1])  # fixed after three nights, and four more
-    assert found == ([12], [12])
+            assert set(range(6)) <= set(counts[1])  # fixed after three nightly runs, and four more
+    assert counts == ([12], [12])
 
 
 def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
-    """What a target can choose (its version, its words, its repro) is neither HTML, Markdown, a
-    mention nor a link.
+    """Text that a target can choose (its version, its command, its repro) is neither HTML,
+    Markdown, a mention nor a link.
     """
     from reprokit.host.nightly import night_report
 
     store = new_ledger(tmp_path)
     bad = "</pre><script>x</script> ![i](http://evil/x.png) @everyone #1 `a` **b** www.evil.org"
-    told = {**failing(bad), "torch": f"2.13\n\n# {bad}"}
+    attempt = {**failing(bad), "torch": f"2.13\n\n# {bad}"}
     small = {
-        "signature": told["signature"]["id"],
+        "signature": attempt["signature"]["id"],
         "text": f"```\n{bad}\n```",
         "lines": 3,
         "pack": None,
     }
-    one_night(store, a=result(told, minimized=small))
+    add_night(store, a=cell_result(attempt, minimized=small))
     report = night_report.make_report(store)
     assert "<script>x" not in night_report_files.page_text(report)
     digest = night_report_files.digest_text(report)
@@ -599,7 +599,7 @@ def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
         ("[[targets]]\ntags = ['x']", "line 1, targets.target: give it either target"),
         (
             "[[targets]]\ntarget = 'llama-tiny'\nexpect = ['hangs']",
-            "line 3, targets.expect: 'hangs' is no verdict; did you mean hang",
+            "line 3, targets.expect: 'hangs' is not a verdict; did you mean hang",
         ),
         (
             "[[targets]]\ncommand = ['ls']\nmatrix = { mode = ['x'] }",
@@ -613,20 +613,20 @@ def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
             "[[targets]]\ntarget = 'llama-tiny'\ngpu = 1",
             "line 3, targets.gpu: there is no such key",
         ),
-        ("[[targets]\ntarget = 'x'", "is no TOML: .*line 1"),
+        ("[[targets]\ntarget = 'x'", "is not TOML: .*line 1"),
     ],
 )
 def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: str) -> None:
-    """One line: the file, the line, the key, what is wrong, and what to do."""
-    place = tmp_path / "suite.toml"
-    place.write_text(text)
-    with pytest.raises(suite_file.BadInput, match=words) as told:
-        suite_file.read_suite(place)
-    assert "\n" not in str(told.value) and str(place) in str(told.value)
+    """One line names the file, the line and the key, and says what is wrong and what to do."""
+    path = tmp_path / "suite.toml"
+    path.write_text(text)
+    with pytest.raises(suite_file.BadInput, match=words) as error:
+        suite_file.read_suite(path)
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
-def test_init_writes_a_suite_that_reads(tmp_path: Path) -> None:
-    """The suite that init writes is read without a complaint, and is not overwritten."""
+def test_init_writes_a_valid_suite(tmp_path: Path) -> None:
+    """The suite that init writes is valid, and init does not overwrite a suite."""
     done = reprokit("nightly", "init", "--json", cwd=tmp_path)
     assert done.json["suite"] == "suite.toml"
     cells = suite_file.read_suite(tmp_path / "suite.toml").cells

@@ -1,6 +1,4 @@
-"""A run without a failure: what it says of itself, what it leaves, and what other commands say to
-its pack.
-"""
+"""A run without a failure has a verdict and a pack, and other commands have an answer for it."""
 
 from __future__ import annotations
 
@@ -9,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import reprokit
+from tests.support.reprokit_calls import reprokit
 
 
 @pytest.mark.slow
 def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Path) -> None:
-    """It was compiled and not executed; no issue, no repro, and each command that needs one says so
-    in one line.
+    """The target was compiled and not executed. There is no issue and no repro, and each command
+    that needs one says so in one line.
     """
     words = (
         "--model",
@@ -38,7 +35,7 @@ def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Pat
     assert {"pack", "report"} <= names and not {"issue", "repro", "file"} & names, done.out
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     held = reader.read_pack(pack).files
-    told = ("issue.md", "repro.py", "issue/", "candidate.py")
+    issue_files = ("issue.md", "repro.py", "issue/", "candidate.py")
     left = [
         *held,
         *(
@@ -46,7 +43,7 @@ def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Pat
             for p in (tmp_path / "out").rglob("run-001/pack/**/*")
         ),
     ]
-    assert not [name for name in left if name.startswith(told)], left
+    assert not [name for name in left if name.startswith(issue_files)], left
     assert "There is nothing to file upstream: nothing failed." in held["README.md"].decode()
     for command in (
         ("replay", pack, "--yes"),

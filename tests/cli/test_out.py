@@ -1,4 +1,4 @@
-"""One module prints, cleans what it prints, and survives a stream that is gone."""
+"""One module prints. It cleans its text, and a closed stream does not stop it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.cli.shared import out
-
-from ..conftest import ROOT
+from tests.support.environments import ROOT
 
 CLI = sorted((ROOT / "reprokit" / "cli").rglob("*.py"))
 PRINTS = """
 import sys
 from reprokit.cli.shared import out
-out.RESULTS.line(("a title", "bold"))
-out.RESULTS.table(["name"], [["row"]])
-out.RESULTS.text("x" * 100_000)
-out.PROGRESS.line("progress")
+out.RESULTS.print_line(("a title", "bold"))
+out.RESULTS.print_table(["name"], [["row"]])
+out.RESULTS.print_text("x" * 100_000)
+out.PROGRESS.print_line("progress")
 with open(sys.argv[1], "w") as file:
     file.write(f"{type(out.RESULTS.problem).__name__} {type(out.PROGRESS.problem).__name__}")
 """
@@ -33,7 +32,7 @@ with open(sys.argv[1], "w") as file:
 
 @pytest.mark.parametrize("path", [p for p in CLI if p.name != "out.py"], ids=lambda p: p.name)
 def test_nothing_else_prints(path: Path) -> None:
-    """No other module of the command line prints, asks, names a standard output stream or opens a
+    """No other module of the command line prints, prompts, names a standard stream or opens a
     console.
     """
     for node in ast.walk(ast.parse(path.read_text())):
@@ -52,8 +51,8 @@ def test_nothing_else_prints(path: Path) -> None:
 
 @given(st.text(st.characters(codec=None), max_size=80))
 def test_no_text_reaches_the_terminal_with_a_character_that_acts(text: str) -> None:
-    """What is printed has no control, format, surrogate, private or unassigned character, and no
-    separator but a space.
+    """Printed text has no control, format, surrogate, private or unassigned character, and no
+    separator except a space.
     """
     cleaned = out.clean_text(text)
     acting = [
@@ -67,13 +66,13 @@ def test_no_text_reaches_the_terminal_with_a_character_that_acts(text: str) -> N
 
 @given(st.text(max_size=3000), st.integers(20, 1000))
 def test_a_refusal_is_one_bounded_line(text: str, most: int) -> None:
-    """A refusal has one line of bounded length, whatever it quotes."""
+    """An error line has a bounded length, whatever it quotes."""
     line = out.one_line(text, most)
     assert len(line) <= most + 5 and "\n" not in line
 
 
 def test_coloured_text_keeps_its_words() -> None:
-    """Escape sequences go as a whole; their parameters do not stay as rubbish."""
+    """Escape sequences are removed whole, with their parameters."""
     assert (
         out.clean_text("\x1b[1;31mred\x1b[0m \x1b]0;title\x07after \x1b]8;;https://x\x1b\\link")
         == "red after link"
@@ -86,7 +85,7 @@ def test_coloured_text_keeps_its_words() -> None:
     )
 )
 def test_json_is_plain_ascii(value: object) -> None:
-    """--json prints characters from space to tilde and line ends only, and they mean the same
+    """--json prints only line ends and characters from space to tilde, and they parse to the same
     value.
     """
     text = out.ascii_json(value, indent=1)
@@ -97,15 +96,22 @@ def test_json_is_plain_ascii(value: object) -> None:
 @pytest.mark.parametrize("where", ["full", "closed", "left"])
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_printing_never_raises(where: str, stream: str, tmp_path: Path) -> None:
-    """A full disk, a closed stream and a reader that left cost the output and nothing else."""
-    told = tmp_path / "told"
+    """A full disk, a closed stream or a reader that exited loses the output and nothing else."""
+    problems_file = tmp_path / "problems"
     read, write = os.pipe()
     os.close(read)
     target = {"full": os.open("/dev/full", os.O_WRONLY), "left": write, "closed": None}[where]
     number = 1 if stream == "stdout" else 2
     shell = f"exec {number}>&-; " if target is None else ""
     done = subprocess.run(
-        ["/bin/sh", "-c", f'{shell}exec "$0" -c "$1" "$2"', sys.executable, PRINTS, str(told)],
+        [
+            "/bin/sh",
+            "-c",
+            f'{shell}exec "$0" -c "$1" "$2"',
+            sys.executable,
+            PRINTS,
+            str(problems_file),
+        ],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         check=False,
@@ -116,7 +122,7 @@ def test_printing_never_raises(where: str, stream: str, tmp_path: Path) -> None:
         },
     )
     assert done.returncode == 0
-    problems = dict(zip(("stdout", "stderr"), told.read_text().split(), strict=True))
+    problems = dict(zip(("stdout", "stderr"), problems_file.read_text().split(), strict=True))
     assert (
         problems[stream]
         == {"full": "OSError", "closed": "NoneType", "left": "BrokenPipeError"}[where]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import Done, clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
 
 PASS = """
 import torch, torch._inductor.config
@@ -63,31 +63,33 @@ print(torch.compile(function, backend=mine)(torch.randn(16, 16)).sum())
 """
 
 
-def capture(*words: str | Path, **more: str) -> Done:
+def capture(*words: str | Path, **more: str) -> CallResult:
     environ = {"REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1", **more}
     return reprokit("capture", "--json", "--budget", "90", *words, env=clean_environ(**environ))
 
 
-def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
-    """The verdict names the place, and no text of the pack sends anybody to a repository."""
-    told = done.json
-    verdict = told["verdict"]
-    assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(place), (
+def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
+    """Check that the verdict names the location, and that no text of the pack refers the user to a
+    repository.
+    """
+    result = done.json
+    verdict = result["verdict"]
+    assert verdict["responsible"] == "user" and verdict["responsible_place"].endswith(location), (
         verdict
     )
-    pack = reader.read_pack(Path(told["pack"]))
+    pack = reader.read_pack(Path(result["pack"]))
     issue = pack.files["issue.md"].decode()
     assert (
         "> **This is not a bug of PyTorch:** the failure is in " in issue
-        and "it is for" not in issue
+        and "so its label is" not in issue
     )
-    assert told["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
+    assert result["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
     assert (
         "There is nothing to file upstream: the failure is in" in pack.files["README.md"].decode()
     )
-    refused = reprokit("issue", told["pack"])
+    refused = reprokit("issue", result["pack"])
     assert refused.status == 1 and "the failure is in" in refused.out, refused.out
-    ablation = told["ablation"]
+    ablation = result["ablation"]
     assert isinstance(ablation, dict)
     return ablation
 
@@ -107,7 +109,7 @@ def assert_not_filed(done: Done, place: str) -> dict[str, Any]:
 def test_a_pass_that_raises_or_rewrites_wrongly(
     change: str, kind: str, line: str, write: Any, tmp_path: Path
 ) -> None:
-    """The stack names its line, or its absence cures the failure."""
+    """The stack names its line, or the failure disappears without it."""
     file = write("mine.py", PASS.format(change=change))
     number = next(n for n, row in enumerate(file.read_text().splitlines(), 1) if row.endswith(line))
     done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
@@ -127,8 +129,10 @@ def test_a_pass_that_raises_or_rewrites_wrongly(
         ("return lambda *args: tuple(o + 1 for o in gm(*args))", "wrong-result", 4),
     ],
 )
-def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_path: Path) -> None:
-    """It is an ablation step of its own; every backend of torch's passes."""
+def test_a_backend_of_the_program(
+    make: str, kind: str, line: int, write: Any, tmp_path: Path
+) -> None:
+    """The program's own backend is an ablation step; so is every backend of torch, which passes."""
     script = write("train.py", BACKEND.format(make=make))
     done = capture(
         "--compare",
@@ -163,7 +167,7 @@ def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_p
             "raise ValueError('three dimensions')",
             "exception",
             "dynamo-trace",
-            "raised on fake tensors",
+            "The fake kernel of the custom operator",
         ),
         (
             "(x * 100).int()",
@@ -181,10 +185,10 @@ def test_a_backend_of_its_own(make: str, kind: str, line: int, write: Any, tmp_p
         ),
     ],
 )
-def test_a_false_operator_is_named(
+def test_a_custom_operator_with_a_wrong_fake_kernel_is_named(
     real: str, fake: str, kind: str, phase: str, says: str, write: Any, tmp_path: Path
 ) -> None:
-    """Its result has other strides or another type than its fake kernel says, it raises, or it
+    """Its result has other strides or a different type than its fake kernel says, it raises, or it
     changes its argument.
     """
     file = write("op.py", OPERATOR.format(real=real, fake=fake))
@@ -194,8 +198,10 @@ def test_a_false_operator_is_named(
     assert says in done.json["verdict"]["responsible_because"][0]
 
 
-def test_a_backend_that_was_not_left_out_blames_nobody(write: Any, tmp_path: Path) -> None:
-    """Without an ablation nothing says whether torch or the backend is wrong."""
+def test_without_an_ablation_nobody_is_responsible_for_a_custom_backend(
+    write: Any, tmp_path: Path
+) -> None:
+    """Without an ablation there is no evidence whether torch or the backend is wrong."""
     script = write(
         "train.py", BACKEND.format(make="return lambda *args: tuple(o + 1 for o in gm(*args))")
     )
@@ -213,6 +219,6 @@ def test_a_backend_that_was_not_left_out_blames_nobody(write: Any, tmp_path: Pat
     issue = Path(done.json["issue"]).read_text()
     assert "Please do not file this" in issue
     assert (
-        "without `torch.compile`: it ran; its results are what the compiled ones are compared with"
+        "without `torch.compile`: it ran; the compiled results are compared with its results"
         in issue
     )

@@ -1,5 +1,5 @@
-"""A program that is ended can clean up first: the user's signal reaches it, and so does SIGTERM at
-a deadline or a stall.
+"""A program that reprokit stops can clean up first: it gets the user's signal, and SIGTERM at a
+deadline or a stall.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import (
-    clean_environ,
-    hear_signals,
-    reprokit,
-    reprokit_command,
-    stragglers,
-    wait_until,
-)
+from tests.support.environments import clean_environ
+from tests.support.processes import restore_signals, survivors_after_wait, wait_until
+from tests.support.reprokit_calls import reprokit, reprokit_command
 
 COMPILES = (
     "import signal, sys, time, torch\ntorch.compile(lambda x: x + 1,"
@@ -53,7 +48,7 @@ while True:
 
 
 def start(tmp_path: Path, script: Path, *words: str, **more: str) -> subprocess.Popen[str]:
-    """Start a capture and wait until its program says that it is ready."""
+    """Start a capture and wait until its program reports that it is ready."""
     command = reprokit_command(
         "capture", "--output-dir", str(tmp_path / "out"), *words, "--", sys.executable, str(script)
     )
@@ -63,7 +58,7 @@ def start(tmp_path: Path, script: Path, *words: str, **more: str) -> subprocess.
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environ(**more),
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     printed = tmp_path / "out" / "run-001" / "logs" / "stdout.txt"
     assert wait_until(lambda: printed.exists() and "ready" in printed.read_text()), (
@@ -95,7 +90,9 @@ def test_the_users_signal_reaches_the_program(
 
 
 def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:
-    """A program that ignores the first is not waited for: its grace of an hour is cut short."""
+    """A program that ignores the first Ctrl-C is killed at the second, despite a grace period of an
+    hour.
+    """
     mark = uuid.uuid4().hex
     process = start(
         tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "3600", HANG_MARK=mark
@@ -107,11 +104,11 @@ def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=180)
     assert process.returncode == 130 and "Ctrl-C again: killing the program" in err, err
-    assert stragglers(mark) == []
+    assert survivors_after_wait(mark) == []
 
 
 def test_the_grace_period_ends(write: Any, tmp_path: Path) -> None:
-    """After it, the program is killed, and reprokit says so."""
+    """After the grace period the program is killed, and reprokit reports it."""
     process = start(tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "1")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=180)
@@ -122,7 +119,7 @@ def test_the_grace_period_ends(write: Any, tmp_path: Path) -> None:
 
 
 def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) -> None:
-    """A shell ends at SIGTERM and leaves its program alone; the program saves all the same."""
+    """A shell ends at SIGTERM without its program; the program gets the signal and can save."""
     script = write("polite.py", COMPILES + SAVES + CLEANS)
     out = tmp_path / "out"
     command = reprokit_command(
@@ -140,9 +137,9 @@ def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["stall", "deadline"])
-def test_a_run_that_reprokit_ends_can_save_first(how: str, write: Any, tmp_path: Path) -> None:
-    """A hang inside the compiler whose main thread can still run Python: its SIGTERM handler runs,
-    and what it does is no part of the verdict.
+def test_a_run_that_reprokit_stops_can_save_first(how: str, write: Any, tmp_path: Path) -> None:
+    """In a hang inside the compiler the main thread can still run Python: its SIGTERM handler runs,
+    and its actions are not part of the verdict.
     """
     hang = (
         "def backend(gm, i): time.sleep(1000)\ntorch.compile(lambda x: x + 2,"
@@ -159,8 +156,10 @@ def test_a_run_that_reprokit_ends_can_save_first(how: str, write: Any, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_program_that_cannot_answer_is_not_waited_for(write: Any, tmp_path: Path) -> None:
-    """Native code holds the GIL, so no handler can run: no grace is given, though one is set."""
+def test_a_program_that_cannot_run_a_handler_gets_no_grace_period(
+    write: Any, tmp_path: Path
+) -> None:
+    """Native code holds the GIL, so no handler can run, and the grace period is skipped."""
     hang = (
         "def backend(gm, i):\n    import re; re.match('(a+)+$', 'a' * 64 +"
         " 'b')\ntorch.compile(lambda x: x + 2, backend=backend)(torch.ones(2))\n"

@@ -1,5 +1,5 @@
-"""What an issue calls a repro was run alone and failed in the same way; of everything else it says
-why it is none.
+"""An issue calls a program a repro only if it ran alone and failed in the same way. For all other
+programs it has the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import Done, clean_environ, reprokit, stragglers
+from tests.support.environments import clean_environ
+from tests.support.processes import survivors_after_wait
+from tests.support.reprokit_calls import CallResult, reprokit
 
 PICKY = """
 import torch
@@ -23,33 +25,33 @@ def picky(gm, inputs):
 """
 CALLED = "torch.compile(lambda x: torch.erf(x) * 2, backend=picky)(torch.randn(8))\n"
 ONLY_ONCE = "open(__file__).close()\n"
-"""A script with this line is not run again: it may do anything to files."""
+"""A script with this line is not run again, because it may change files."""
 
 
-def capture(*words: str | Path, **more: str) -> Done:
+def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit(
         "capture", "--json", *words, env=clean_environ(**{"REPROKIT_MINIMIZE": "1", **more})
     )
 
 
-def assert_candidate(done: Done, why: str) -> str:
-    """The pack has a candidate, and the issue says why it is no repro without showing it; gives its
-    text.
+def assert_candidate(done: CallResult, why: str) -> str:
+    """Check that the pack has a candidate, and that the issue says why it is not a repro without
+    showing it. Return its text.
     """
-    told = done.json
-    assert told["repro"] is None and told["candidate"], told
-    assert why in told["unproven"], told["unproven"]
-    text, issue = Path(told["candidate"]).read_text(), Path(told["issue"]).read_text()
+    result = done.json
+    assert result["repro"] is None and result["candidate"], result
+    assert why in result["unproven"], result["unproven"]
+    text, issue = Path(result["candidate"]).read_text(), Path(result["issue"]).read_text()
     assert (
-        f"There is no proven repro: {told['unproven']}. `candidate.py` in the pack is " in issue
+        f"There is no proven repro: {result['unproven']}. `candidate.py` in the pack is " in issue
     ), issue
     assert "Repro (" not in issue and text.strip() not in issue
     return text
 
 
 def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Path) -> None:
-    """The recorded program stays in the pack as a candidate, which replay takes; terminal and issue
-    say why.
+    """The recorded program is in the pack as a candidate, which replay accepts; the terminal and
+    the issue say why.
     """
     words = (
         "--output-dir",
@@ -61,31 +63,31 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Pat
     done = reprokit("capture", "--no-minimize", "--json", *words)
     text = assert_candidate(done, "--no-minimize: no fresh process has run it")
     assert "erf" in text
-    told = reprokit("pack", done.json["run_dir"])
+    packed_again = reprokit("pack", done.json["run_dir"])
     assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(
-        told.out.split()
-    ), told.out
-    assert "candidate" in told.out and "\nrepro " not in told.out
+        packed_again.out.split()
+    ), packed_again.out
+    assert "candidate" in packed_again.out and "\nrepro " not in packed_again.out
 
 
 @pytest.mark.slow
-def test_the_targets_own_files_stand_in_its_repro(write: Any, tmp_path: Path) -> None:
-    """A module beside the target is taken up into the program; one that is looked up when it runs
-    is named as lacking.
+def test_the_targets_own_files_are_in_its_repro(write: Any, tmp_path: Path) -> None:
+    """A module next to the target becomes part of the program; one that is imported at run time is
+    reported as missing.
     """
     write("helper.py", PICKY + "WIDTH = 8\n")
-    asked = "\ndef f(x):\n    return x * len('expert_%d' % x.argmax().item())\n"
-    given = (
+    model = "\ndef f(x):\n    return x * len('expert_%d' % x.argmax().item())\n"
+    example = (
         "{'model': f, 'calls': [((torch.randn(helper.WIDTH),), {})], 'compile': {'fullgraph':"
         " True}}"
     )
     joined = write(
-        "joined.py", f"import torch\nimport helper\n{asked}\ndef make():\n    return {given}\n"
+        "joined.py", f"import torch\nimport helper\n{model}\ndef make():\n    return {example}\n"
     )
-    found = "helper = importlib.import_module('helper')"
+    import_line = "helper = importlib.import_module('helper')"
     apart = write(
         "apart.py",
-        f"import importlib\nimport torch\n{asked}\ndef make():\n    {found}\n    return {given}\n",
+        f"import importlib\nimport torch\n{model}\ndef make():\n    {import_line}\n    return {example}\n",
     )
     done = capture(f"{joined}:make", "--budget", "10", "--output-dir", tmp_path / "a")
     assert done.json["repro"] and done.json["unproven"] is None, done.out
@@ -106,15 +108,15 @@ def test_the_targets_own_files_stand_in_its_repro(write: Any, tmp_path: Path) ->
     text = assert_candidate(
         done, "it is not self-contained: it imports helper, which is not in the pack"
     )
-    assert found in text
+    assert import_line in text
 
 
 @pytest.mark.slow
-def test_a_program_that_ran_alone_is_a_repro_though_nothing_smaller_was_found(
+def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
     write: Any, tmp_path: Path
 ) -> None:
-    """No probe can be forked, because each interpreter has a thread here; the target's own source
-    is run as it is.
+    """No probe can be forked, because each interpreter has a thread here. The target's own source
+    is run unchanged.
     """
     (tmp_path / "site").mkdir()
     thread = (
@@ -131,16 +133,20 @@ def test_a_program_that_ran_alone_is_a_repro_though_nothing_smaller_was_found(
     done = capture(f"{file}:make", *words, PYTHONPATH=str(tmp_path / "site"))
     assert done.json["minimized"]["lines"] == 0 and done.json["repro"], done.out
     text, issue = Path(done.json["repro"]).read_text(), Path(done.json["issue"]).read_text()
-    said = (
+    sentence = (
         "Repro (the target's own source, with the call that failed; the same failure in 1 of 1"
         " fresh runs, eager passes):"
     )
-    assert said in issue and text.strip() in issue and "def make():" in text
+    assert sentence in issue and text.strip() in issue and "def make():" in text
 
 
 @pytest.mark.slow
-def test_a_hang_in_a_backend_that_no_graph_carries_is_no_repro(write: Any, tmp_path: Path) -> None:
-    """The graph alone is compiled with another backend and passes, so it does not show the hang."""
+def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
+    write: Any, tmp_path: Path
+) -> None:
+    """The graph alone is compiled with a different backend and passes, so it does not show the
+    hang.
+    """
     mark = f"unproven-hang-{tmp_path.name}"
     write("other.py", "SECONDS = 600\n")
     write(
@@ -167,7 +173,7 @@ def test_a_hang_in_a_backend_that_no_graph_carries_is_no_repro(write: Any, tmp_p
     assert done.kind == "hang", done.out
     text = assert_candidate(done, "run alone in a fresh process it passes")
     assert "sin" in text and "backend" not in text.split("torch.compile", 1)[1]
-    assert stragglers(mark) == []
+    assert survivors_after_wait(mark) == []
 
 
 CUSTOM = """
@@ -191,9 +197,7 @@ torch.compile(lambda x: scale(x.sin()) + 1, backend=picky)(torch.randn(8))
 
 
 @pytest.mark.slow
-def test_a_graph_with_an_operator_that_nothing_defines_is_no_repro(
-    write: Any, tmp_path: Path
-) -> None:
+def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, tmp_path: Path) -> None:
     """The operator is the script's own, and the script is not run again: the graph alone cannot
     show the failure.
     """
@@ -214,9 +218,9 @@ torch.compile(lambda x: (x + 1).var(1))(x)
 
 
 @pytest.mark.slow
-def test_a_wrong_result_of_some_values_alone_is_no_repro(write: Any, tmp_path: Path) -> None:
-    """The variance of 1e30 everywhere is infinite in torch 2.13 (0 in eager); that of the inputs
-    made anew is right.
+def test_a_wrong_result_of_only_some_values_is_not_a_repro(write: Any, tmp_path: Path) -> None:
+    """The variance of a constant 1e30 is infinite in torch 2.13 (0 in eager); with regenerated
+    inputs the variance is right.
     """
     data = tmp_path / "data.txt"
     data.write_text("1e30")

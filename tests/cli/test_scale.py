@@ -1,5 +1,5 @@
-"""``reprokit scale`` as a user calls it: what grows is named, what does not is healthy, and no size
-is lost silently.
+"""``reprokit scale`` as a user runs it: growth is named, cost that does not grow is healthy, and no
+size is lost without a line.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from reprokit.host.pack import reader
+from tests.support.environments import ROOT, clean_environ
+from tests.support.judge_again import assert_judged_alike
+from tests.support.reprokit_calls import CallResult, reprokit
 
-from ..conftest import ROOT, Done, clean_environ, reprokit
-from ..rejudge import assert_judged_alike
-
-# A backend with a known number of units of work, so that the law is known. A unit is large enough
-# that the smallest
-# size of the exponential one stands out of the noise on a fast machine too: otherwise a power fits
-# as well.
+# A backend with a known number of units of work, so that the law is known. One unit is large enough
+# to be larger than the noise on a fast machine, also at the smallest size of the exponential law.
+# Otherwise a power fits as well.
 TARGET = """
 import time, torch
 def make(n=1, units=1):
@@ -35,25 +34,25 @@ def picky(n=1, layers=1):
     return make(n, 20 * layers)
 """
 
-# command line -> words of the one line
+# command line -> words of the error line
 LINES = {
-    ("llama-tiny", "--layers", "1,2"): "fewer than 3",
-    ("llama-tiny", "--layers", "1,2,x"): "'x' is no size",
-    ("llama-tiny", "--layers", "0,1,2"): "'0' is no size",
-    ("llama-tiny", "--layers", "1,2,2"): "holds a size twice",
-    ("llama-tiny", "--layers", "1,2,4.5"): "'4.5' is no size",
+    ("llama-tiny", "--layers", "1,2"): "at least 3",
+    ("llama-tiny", "--layers", "1,2,x"): "'x' is not a size",
+    ("llama-tiny", "--layers", "0,1,2"): "'0' is not a size",
+    ("llama-tiny", "--layers", "1,2,2"): "has a size twice",
+    ("llama-tiny", "--layers", "1,2,4.5"): "'4.5' is not a size",
     ("llama-tiny", "--layers", "4"): "none has; write for example",
     ("llama-tiny",): "none has; write for example",
     ("llama-tiny", "--layers", "1,2,4", "--batch-size", "1,2"): "layers and batch_size have",
     ("llama-tiny", "--layers", "1,2,4", "--set", "layers=1,2,4"): "given twice",
-    ("llama-tiny", "--layers", "1,2,4", "--at", "3"): "smaller than a size that is run",
-    ("llama-tiny", "--set", "depth=1,2,4"): "takes no depth; it takes layers",
-    ("llama-tiny", "--set", "dtype=1,2,4"): "takes no dtype",
+    ("llama-tiny", "--layers", "1,2,4", "--at", "3"): "smaller than the largest size that runs",
+    ("llama-tiny", "--set", "depth=1,2,4"): "has no argument depth; it has layers",
+    ("llama-tiny", "--set", "dtype=1,2,4"): "has no argument dtype",
     ("llama-tiny", "--set", "layers"): "write NAME=N,N,N",
     ("convnet", "--sequence-length", "1,2,4"): "convnet has no sequence length",
     ("llama41b", "--layers", "1,2,4"): "did you mean llama40b",
     ("--layers", "1,2,4"): "no target was given",
-    ("--layers", "1,2,4", "--", "python", "x.py"): "a command has no size",
+    ("--layers", "1,2,4", "--", "python", "x.py"): "cannot set the size of a command",
     ("target.py:line", "--set", "depth=1,2,4"): "takes no depth",
 }
 
@@ -67,26 +66,26 @@ def target(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_one_clear_line(words: tuple[str, ...], target: Path) -> None:
-    """What was wrong and what to do, exit code 2, and the same in JSON."""
+    """The line says what is wrong and what to do, with exit code 2, also with --json."""
     done = reprokit("scale", "--json", *words, cwd=target.parent)
     assert done.status == 2, done.out + done.err
     assert LINES[words] in done.err.strip().splitlines()[-1]
     assert LINES[words] in done.json["missing"][0]["why"] and done.json["growth"] is None
 
 
-def shown(done: Done) -> str:
-    """What ``reprokit show`` says of the pack."""
-    told = reprokit("show", done.json["pack"])
-    assert told.status == 0
-    return told.out
+def shown(done: CallResult) -> str:
+    """Return the output of ``reprokit show`` for the pack."""
+    show = reprokit("show", done.json["pack"])
+    assert show.status == 0
+    return show.out
 
 
 @pytest.mark.slow
-def test_an_exponential_compile_is_named_and_a_deadline_is_told(
+def test_an_exponential_compile_is_named_and_a_deadline_is_reported(
     target: Path, tmp_path: Path
 ) -> None:
-    """Phase, law and frame; the size that met its deadline is left out of the fit and is where the
-    stacks are from.
+    """Phase, law and frame are named; the size that reached its deadline is left out of the fit,
+    and the stacks come from it.
     """
     done = reprokit(
         "scale",
@@ -104,26 +103,26 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(
         "--json",
         env=clean_environ(REPROKIT_MINIMIZE="1"),
     )
-    found = done.json
+    result = done.json
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
-    assert found["signature"]["title"].startswith(
+    assert result["signature"]["title"].startswith(
         "superlinear-compile: backend | exponential @ torch/_dynamo/"
     )
-    growth = found["growth"]
+    growth = result["growth"]
     assert [row["verdict"] for row in growth["sizes"]] == ["ok"] * 3 + ["slow-compile"]
     assert growth["left_out"] == ["n=20 ended as slow-compile and is left out of the fit"]
-    assert growth["worst"]["phase"] == "backend" and found["verdict"]["cause"].startswith(
+    assert growth["worst"]["phase"] == "backend" and result["verdict"]["cause"].startswith(
         "exponential, x"
     )
-    # no C++ was compiled: what Python did to take itself down, and the killed one to its end, is
-    # none of its time
+    # no C++ was compiled: neither the interpreter's shutdown nor the killed run counts as time of
+    # the C++ compiler
     assert all(row["phases"].get("cpp-build", 0.0) < 0.5 for row in growth["sizes"]), growth[
         "sizes"
     ]
-    pack = reader.read_pack(Path(found["pack"]))
-    assert pack.json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
+    pack = reader.read_pack(Path(result["pack"]))
+    assert pack.read_json("growth.json")["sizes"][0]["nodes"] == {"dynamo": 3}
     assert "reprokit scale --at 20 --set n=3,6,9,20" in pack.files["command.txt"].decode()
-    small, text = found["minimized"], Path(found["repro"]).read_text()
+    small, text = result["minimized"], Path(result["repro"]).read_text()
     assert small["proof"]["answer"] == "same" and small["proof"]["eager"] == "passes", small
     assert small["proof"]["hits"] == small["proof"]["runs"] == 1, text
     assert "for n in (3, 6, 9):" in text and "assert seconds" in text  # it measures itself
@@ -131,17 +130,17 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_told(
     for text in (issue, page, shown(done)):
         assert "exponential, x" in text and "left out of the fit" in text and "at 20" in text
     assert page.count("<polyline") > 2
-    again = reprokit("pack", found["run_dir"], "--json")
-    assert again.json["signature"] == found["signature"]
-    refused = reprokit("ablate", found["pack"], "--yes")
+    again = reprokit("pack", result["run_dir"], "--json")
+    assert again.json["signature"] == result["signature"]
+    refused = reprokit("ablate", result["pack"], "--yes")
     assert refused.status == 2 and "growth over several sizes" in refused.err
-    replayed = reprokit("replay", found["pack"], "--yes", "-n", "1", "--json")
+    replayed = reprokit("replay", result["pack"], "--yes", "-n", "1", "--json")
     assert (replayed.status, replayed.json["answer"]) == (0, "same"), replayed.out + replayed.err
 
 
 @pytest.mark.slow
 def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
-    """Exit code 0, the law in the sentence; on the terminal a row for each size."""
+    """Exit code 0, the law in the sentence, and a row for each size on the terminal."""
     done = reprokit(
         "scale", f"{target}:line", "--set", "n=2,4,8,16", "--output-dir", tmp_path / "out"
     )
@@ -153,7 +152,7 @@ def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> None:
-    """What failed is the verdict then, and it says how many sizes there were."""
+    """A failure is the verdict then, and it says how many sizes were measured."""
     done = reprokit(
         "scale",
         f"{target}:picky",
@@ -166,7 +165,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
         "--json",
     )
     assert (done.status, done.kind) == (1, "oom"), done.out + done.err
-    assert done.json["growth"]["says"] == "2 of 3 sizes ran through, and a law needs 3"
+    assert done.json["growth"]["says"] == "2 of 3 sizes finished, and a law needs 3"
     assert {"what": "size", "why": "n=3 ended as oom and is left out of the fit"} in done.json[
         "missing"
     ]
@@ -174,7 +173,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
-    """Each value used twice: Inductor on torch 2.13 writes the whole chain out for each of them."""
+    """Each value is used twice: Inductor on torch 2.13 writes the whole chain once for each use."""
     sample = ROOT / "samples" / "superlinear_compile.py"
     done = reprokit(
         "scale",
@@ -188,7 +187,7 @@ def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
         "--json",
     )
     assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
-    # whether a few samples meet a function of the recursion often enough, and which, is chance
+    # whether and where a few samples see a function of the recursion is chance
     title = done.json["signature"]["title"]
     assert title.startswith("superlinear-compile: codegen | exponential"), title
     assert (

@@ -1,4 +1,6 @@
-"""Failures that stop no program, and programs that only look as if they had one."""
+"""Failures that stop no program are found, and programs that only seem to have one are not
+reported.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +12,43 @@ from typing import Any
 import pytest
 
 from reprokit.core.reduce import assertions
-
-from ..conftest import ROOT, Done, clean_environ, reprokit, shared
-from ..rejudge import assert_judged_alike
+from tests.support.environments import ROOT, clean_environ
+from tests.support.judge_again import assert_judged_alike
+from tests.support.reprokit_calls import CallResult, reprokit
 
 SAMPLES = ROOT / "samples"
 
 
-def capture(*words: str | Path, **more: str) -> Done:
+def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit(
         "capture", "--json", *words, env=clean_environ(**{"REPROKIT_COMPARE": "1", **more})
     )
 
 
-@pytest.fixture(scope="module")
-def wrong(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """One capture of a wrong result, with all that follows it, for all workers."""
-    words = (SAMPLES / "wrong_result.py:make", "--budget", "100", "--output-dir")
-    environ = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
-    return shared(
-        tmp_path_factory, "wrong", lambda place: capture(*words, place / "out", **environ)
-    )
-
-
 @pytest.mark.slow
-def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(wrong: Done) -> None:
-    """float64 is the judge; the part of the compiler and the pass are in the name."""
-    assert (wrong.status, wrong.kind) == (1, "wrong-result")
+def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
+    wrong_result: CallResult,
+) -> None:
+    """float64 decides which side is wrong; the part of the compiler and the pass are in the
+    title.
+    """
+    assert (wrong_result.status, wrong_result.kind) == (1, "wrong-result")
     assert (
-        wrong.json["signature"]["title"]
+        wrong_result.json["signature"]["title"]
         == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
     )
-    first = wrong.json["comparison"]["differences"][0]
+    first = wrong_result.json["comparison"]["differences"][0]
     assert first["side"] == "compiled" and first["what"] == "values" and first["name"] == "output"
     assert (
         0 < first["count"] < first["total"] == 24
         and first["max_abs"] > 1
         and 0 < first["mean_abs"] < first["max_abs"]
     )
-    assert {d["name"] for d in wrong.json["comparison"]["differences"]} == {"output", "argument[0]"}
-    assert wrong.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
+    assert {d["name"] for d in wrong_result.json["comparison"]["differences"]} == {
+        "output",
+        "argument[0]",
+    }
+    assert wrong_result.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
     line = (SAMPLES / "wrong_result.py").read_text().splitlines().index(
         "    x[1:] = x[:-1].clone()"
     ) + 1
@@ -57,14 +56,16 @@ def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(wrong: Do
         "the first graph that departs from eager by itself is 0/0 (3 operators), and the first"
         f" operator in it is `setitem` at wrong_result.py:{line} in shift"
     )
-    assert departs in (wrong.run_dir / "verdict.json").read_text()
+    assert departs in (wrong_result.run_dir / "verdict.json").read_text()
 
 
 @pytest.mark.slow
-def test_the_ladder_of_a_wrong_result_is_in_the_issue(wrong: Done) -> None:
-    """As a sentence with its evidence, and the maintainers' label."""
-    assert wrong.json["ablation"]["label"] == "module: inductor"
-    issue = Path(wrong.json["issue"]).read_text()
+def test_the_ablation_of_a_wrong_result_is_in_the_issue(wrong_result: CallResult) -> None:
+    """The issue has the ablation as a sentence with its evidence, and the label of the
+    maintainers.
+    """
+    assert wrong_result.json["ablation"]["label"] == "module: inductor"
+    issue = Path(wrong_result.json["issue"]).read_text()
     assert (
         'fails with backend="inductor" and passes with no torch.compile' in issue
         and "`module: inductor`" in issue
@@ -73,36 +74,39 @@ def test_the_ladder_of_a_wrong_result_is_in_the_issue(wrong: Done) -> None:
 
 
 @pytest.mark.slow
-def test_the_repro_of_a_wrong_result_fails_by_itself(wrong: Done) -> None:
-    """A few lines that need only torch: both runs, and an assertion that says what differs."""
-    found = wrong.json["minimized"]
+def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -> None:
+    """The repro has a few lines that need only torch: both runs, and an assertion that names the
+    difference.
+    """
+    minimized = wrong_result.json["minimized"]
     assert (
-        found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"] == 1
-    ), found
-    assert found["proof"]["eager"] == "passes" and found["lines"] <= 14
-    repro = Path(wrong.json["repro"])
+        minimized["proof"]["answer"] == "same"
+        and minimized["proof"]["hits"] == minimized["proof"]["runs"] == 1
+    ), minimized
+    assert minimized["proof"]["eager"] == "passes" and minimized["lines"] <= 14
+    repro = Path(wrong_result.json["repro"])
     assert ".clone()" in repro.read_text() and "assert_close" in repro.read_text()
     done = subprocess.run([sys.executable, repro], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "Tensor-likes are not close" in done.stderr
-    again = reprokit("replay", wrong.json["pack"], "--yes", "--json")
+    again = reprokit("replay", wrong_result.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
 
 
 @pytest.mark.slow
-def test_results_leave_no_trace_of_the_users_data(wrong: Done) -> None:
-    """What the runs gave is deleted after the comparison, and never packed."""
-    assert not list(Path(wrong.json["run_dir"]).rglob("*.pt"))
+def test_results_leave_no_trace_of_the_users_data(wrong_result: CallResult) -> None:
+    """The results of the runs are deleted after the comparison and never packed."""
+    assert not list(Path(wrong_result.json["run_dir"]).rglob("*.pt"))
 
 
 @pytest.mark.slow
-def test_a_comparison_and_where_it_begins_are_read_back(wrong: Done) -> None:
-    """Judging the run directory again runs nothing, and knows it all."""
-    assert_judged_alike(wrong)
+def test_a_comparison_and_its_location_are_restored(wrong_result: CallResult) -> None:
+    """A second judgement of the run directory runs nothing and has all data."""
+    assert_judged_alike(wrong_result)
 
 
 @pytest.mark.slow
-def test_what_was_not_compared_is_said(write: Any, tmp_path: Path) -> None:
-    """Calls beyond those that are kept: a partial comparison does not look complete."""
+def test_calls_that_were_not_compared_are_counted(write: Any, tmp_path: Path) -> None:
+    """Calls beyond the limit are counted, so a partial comparison does not look complete."""
     text = (
         "import torch\ndef make():\n    return {'model': torch.sin, 'calls': [((torch.ones(3),),"
         " {})] * 203}\n"
@@ -123,24 +127,25 @@ FAIR = {
     "random": (
         "inductor",
         "return torch.nn.functional.dropout(x, 0.5, training=True)",
-        "eager's within tolerance",
+        "those of eager within tolerance",
     ),
-    # it overflows in half precision, in which compiled code keeps nothing between
+    # it overflows in half precision, in which compiled code keeps no intermediate values
     "eager is wrong": (
         "inductor",
         "h = x.half() * 300; return h * h / h",
-        "which is the side that departs: output: inf at [",
+        "than the results of eager are: output: inf at [",
     ),
-    # it is filled with what gives it away; a program that changes by itself is told likewise
+    # the memory is filled with NaN, which reveals it; a program that varies by itself is reported
+    # likewise
     "uninitialised": (
         "aot_eager",
         "return torch.empty(64) + x[0]",
-        "Eager itself gives another output each time",
+        "Eager itself gives a different output each time",
     ),
-    "odd": (  # changes its argument and a global, works once, gives more than tensors
+    "odd": (  # changes its argument and a global, works once, and returns more than tensors
         "aot_eager",
         "x.add_(1); SEEN.append(ONCE.pop()); return x * len(SEEN), x.shape[0], 'two', None, object",
-        "eager's within tolerance",
+        "those of eager within tolerance",
     ),
 }
 FAIR_TEXT = """
@@ -161,8 +166,8 @@ def make():
 def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
     name: str, write: Any, tmp_path: Path
 ) -> None:
-    """Random, uninitialised, mutating, without tensors, wrong in eager: no verdict against the
-    compiler.
+    """Programs that are random, read uninitialized memory, mutate, have no tensors or are wrong in
+    eager give no verdict against the compiler.
     """
     backend, body, says = FAIR[name]
     file = write("target.py", FAIR_TEXT.format(body=body))
@@ -174,7 +179,7 @@ def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
 
 @pytest.mark.slow
 def test_gradients_are_compared(write: Any, tmp_path: Path) -> None:
-    """A backward that is wrong while the forward is right: named as the gradient that it is."""
+    """A wrong backward pass with a correct forward pass is reported as a gradient."""
     text = """
 import torch
 
@@ -217,15 +222,15 @@ def make():
 
 @pytest.mark.slow
 def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
-    """The function, the guard, the value that changes, the user's line; with the index in a tensor
-    all is well.
+    """The verdict has the function, the guard, the changing value and the user's line; with the
+    index in a tensor the run is healthy.
     """
     done = capture(
         SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path / "broken", REPROKIT_COMPARE="0"
     )
     assert (done.status, done.kind) == (1, "recompile-limit"), done.out
     assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
-    assert "what changes is self._current_idx == " in done.json["verdict"]["reason"]
+    assert "the guard that fails is self._current_idx == " in done.json["verdict"]["reason"]
     assert "kv_cache.py:" in done.json["verdict"]["work"]["line"]
     assert_judged_alike(done)
     fixed = capture(SAMPLES / "kv_cache.py:make_fixed", "--output-dir", tmp_path / "fixed")
@@ -248,30 +253,35 @@ class Net(torch.nn.Module):
 
 @pytest.mark.slow
 def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
-    """What is left recompiles for the same reason, and fails by itself."""
-    made = (
+    """The reduced program recompiles for the same reason, and fails by itself."""
+    expected = (
         '{"model": Net(), "calls": [((torch.ones(3),), {})] * 7, "compile": {"backend": "eager"}}'
     )
     file = write(
         "steps.py",
-        f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {made}\n",
+        f"{COUNTING}\ntorch._dynamo.config.recompile_limit = 64\ndef make(): return {expected}\n",
     )
     words = ("--budget", "100", "--output-dir", tmp_path / "out")
     done = capture(f"{file}:make", *words, REPROKIT_COMPARE="0", REPROKIT_MINIMIZE="1")
     assert done.kind == "recompile-storm"
-    found = done.json["minimized"]
+    minimized = done.json["minimized"]
     assert (
-        found["proof"]["answer"] == "same" and found["proof"]["hits"] == found["proof"]["runs"]
-    ), found
+        minimized["proof"]["answer"] == "same"
+        and minimized["proof"]["hits"] == minimized["proof"]["runs"]
+    ), minimized
     text = Path(done.json["repro"]).read_text()
-    assert "steps" in text and "'compiled again and again'" in text and found["lines"] <= 18, text
+    assert "steps" in text and "'compiled again and again'" in text and minimized["lines"] <= 18, (
+        text
+    )
 
 
 @pytest.mark.slow
 def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     write: Any, tmp_path: Path
 ) -> None:
-    """torch's own error, which ends the program, has the name of the limit that was only passed."""
+    """torch's own error, which ends the program, has the name of the limit that was only exceeded
+    in the capture.
+    """
     text = (
         f"{COUNTING}\nnet = torch.compile(Net(), backend='eager')\nfor _ in range(3):\n   "
         " net(torch.ones(3))\n"
@@ -297,8 +307,8 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
 
 @pytest.mark.slow
 def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) -> None:
-    """With fullgraph, beyond a budget, and when nothing was compiled at all; else they are only
-    told.
+    """Graph breaks fail with fullgraph, beyond a budget, and if nothing was compiled; otherwise
+    they are only reported.
     """
     broken = (
         "import torch\ndef f(x):\n    y = x.sin()\n    torch._dynamo.graph_break()\n    return"
@@ -334,29 +344,29 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
         and "item()" in given_up.json["signature"]["title"]
     )
     assert_judged_alike(given_up)
-    # with a whole graph it is another failure, so its repro looks at what Dynamo counted
+    # with a whole graph the failure is different, so its repro reads the counters of Dynamo
     text = (
         "import torch\ndef f(x):\n    return x if x.item() else -x\ntorch.compile(f,"
         ' backend="eager")(torch.ones(1))\n'
     )
-    told = reprokit(
+    checked = reprokit(
         "capture",
         "--json",
         "--output-dir",
         tmp_path / "e",
         "--",
         sys.executable,
-        write("told.py", assertions.assert_unbroken(text)),
+        write("checked.py", assertions.assert_unbroken(text)),
     )
-    assert (told.kind, told.json["signature"]) == (
+    assert (checked.kind, checked.json["signature"]) == (
         "graph-break",
         given_up.json["signature"],
-    ), told.out
+    ), checked.out
 
 
 @pytest.mark.slow
-def test_a_command_is_compared_when_it_is_asked_to_be(write: Any, tmp_path: Path) -> None:
-    """Its own process has the results, not the launcher that imports torch too."""
+def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
+    """The process of the program has the results, not the launcher, which also imports torch."""
     child = SAMPLES / "wrong_result.py"
     launcher = write(
         "launch.py",

@@ -1,4 +1,6 @@
-"""A GPU that is not there: compiled for, kernels and all, and what fails on the way made small."""
+"""A target is compiled for a GPU that is not present, including kernels, and its failures are
+minimized.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import pytest
 
 from reprokit.core.reduce import assertions
 from reprokit.host.pack import reader
-
-from ..conftest import Done, clean_environ, reprokit
-from ..rejudge import assert_judged_alike
+from tests.support.environments import clean_environ
+from tests.support.judge_again import assert_judged_alike
+from tests.support.reprokit_calls import CallResult, reprokit
 
 SMALL = """
 import torch
@@ -94,18 +96,20 @@ THOR = {
 }
 
 
-def capture(*words: str | Path, **environ: str) -> Done:
+def capture(*words: str | Path, **environ: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**environ))
 
 
 @pytest.mark.slow
 def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: Path) -> None:
-    """Training, a model that moves itself, tied weights; its kernels compile, each alone."""
+    """The target trains, moves itself and has tied weights; each of its kernels is compiled
+    alone.
+    """
     target = f"{write('small.py', SMALL)}:make"
     first = capture(target, "--gpu", "l40s", "--train", "--output-dir", tmp_path / "a")
     assert (first.status, first.kind) == (0, "ok"), first.out + first.err
-    told = first.json["verdict"]["simulated"]
-    assert told[0].startswith("NVIDIA L40S, compute capability 8.9") and len(told) > 4
+    simulated = first.json["verdict"]["simulated"]
+    assert simulated[0].startswith("NVIDIA L40S, compute capability 8.9") and len(simulated) > 4
     compiled = json.loads((first.run_dir / "kernels.json").read_text())
     assert len(compiled) >= 4 and {row["answer"] for row in compiled} <= {
         "compiled",
@@ -127,8 +131,8 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
 
 @pytest.mark.slow
 def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> None:
-    """Nothing can be timed and nothing recorded, and the code is generated all the same, from
-    Triton's templates.
+    """Nothing can be timed or recorded, and the code is still generated from the templates of
+    Triton.
     """
     words = (
         "--model",
@@ -150,8 +154,8 @@ def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: Path) -> None:
-    """The probes and the proof simulate the GPU too."""
+def test_a_failure_on_a_simulated_gpu_is_minimized_on_it(write: Any, tmp_path: Path) -> None:
+    """The probes and the proof also simulate the GPU."""
     target = f"{write('refusing.py', REFUSING)}:make"
     done = capture(
         target,
@@ -168,17 +172,15 @@ def test_a_failure_on_a_simulated_gpu_is_made_small_on_it(write: Any, tmp_path: 
         "exception",
         "lowering",
     ), done.out + done.err
-    found = done.json["minimized"]
-    assert found["proof"]["hits"] == 1 and found["lines"] <= 16, found
+    minimized = done.json["minimized"]
+    assert minimized["proof"]["hits"] == 1 and minimized["lines"] <= 16, minimized
     issue = Path(done.json["issue"]).read_text()
     assert "Compiled for a simulated device: NVIDIA A100" in issue and "--gpu a100" in issue
 
 
 @pytest.mark.slow
-def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(
-    write: Any, tmp_path: Path
-) -> None:
-    """The story of the seeds: an architecture that the ptxas at hand does not know."""
+def test_a_kernel_that_ptxas_refuses_is_minimized_without_torch(write: Any, tmp_path: Path) -> None:
+    """The installed ptxas does not know the architecture."""
     gpu = write("thor.json", json.dumps(THOR))
     target = f"{write('add.py', ADD)}:make"
     done = capture(
@@ -213,7 +215,7 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(
         "minor"
     ] == 1
     refused = reprokit("workarounds", done.json["pack"], "--yes")
-    assert refused.status == 2 and "reprokit kernel tries its repro.py" in refused.err
+    assert refused.status == 2 and "reprokit kernel compiles its repro.py" in refused.err
     again = reprokit(
         "minimize",
         done.json["pack"],
@@ -234,8 +236,8 @@ def test_a_kernel_that_ptxas_refuses_is_made_small_without_torch(
 
 @pytest.mark.slow
 def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
-    """A cache that the graph changes; so says torch's own error, which a repro asks for; a static
-    address is fine.
+    """The graph changes a cache; the error of torch, which a repro requests, has the same verdict,
+    and a static address is healthy.
     """
     target = f"{write('cache.py', CACHE)}:make"
     words = ("--gpu", "h100", "--kernels", "none")
@@ -244,11 +246,13 @@ def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
     assert done.json["signature"]["title"] == "cudagraph-skip: cudagraphs | mutated inputs"
     assert "cache.py:5 in f" in done.json["verdict"]["reason"]
     loud = assertions.fail_loudly(LOUD, "cudagraph-skip")
-    told = capture(f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b")
-    assert (told.kind, told.json["signature"]) == (
+    raised = capture(
+        f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b"
+    )
+    assert (raised.kind, raised.json["signature"]) == (
         "cudagraph-skip",
         done.json["signature"],
-    ), told.out
+    ), raised.out
     static = capture(
         target,
         "--mode",
@@ -263,7 +267,7 @@ def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -> None:
-    """One line each that says what is wrong."""
+    """Each case gives a one-line error that says what is wrong."""
     bad = write("bad.json", "{")
     empty = write("empty.json", "{}")
     for words, says in (
@@ -279,7 +283,7 @@ def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -
             ("--model", "llama-tiny", "--gpu", "h100", "--device", "cpu"),
             "cannot be used with --gpu",
         ),
-        (("--gpu", "h100", "--", "python", "x.py"), "--gpu shapes a model"),
+        (("--gpu", "h100", "--", "python", "x.py"), "--gpu changes a model"),
     ):
         done = reprokit("capture", *words)
         assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err
@@ -287,8 +291,8 @@ def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_what_simulation_needs_is_named_where_it_is_missing(write: Any, tmp_path: Path) -> None:
-    """No Triton; no C++ compiler for a torch without CUDA."""
+def test_a_missing_requirement_of_the_simulation_is_named(write: Any, tmp_path: Path) -> None:
+    """Triton is missing, or a torch without CUDA has no C++ compiler."""
     folder = tmp_path / "without"
     folder.mkdir()
     (folder / "triton.py").write_text("raise ImportError('not installed')\n")
@@ -336,11 +340,11 @@ def calls():
     ("name", "symbol"),
     [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")],
 )
-def test_a_call_that_would_reach_a_driver_is_our_gap(
+def test_a_call_of_a_driver_is_a_gap_of_reprokit(
     name: str, symbol: str, write: Any, tmp_path: Path
 ) -> None:
-    """One line names it, reprokit is responsible, nothing is minimized, and there is nothing to
-    file.
+    """One line names the call, reprokit is responsible, nothing is minimized, and there is nothing
+    to file.
     """
     target = f"{write('stream.py', STREAM)}:{name}"
     done = capture(target, "--gpu", "h100", "--kernels", "none", "--output-dir", tmp_path / "out")
@@ -353,10 +357,10 @@ def test_a_call_that_would_reach_a_driver_is_our_gap(
         verdict["reason"] == f"A gap in reprokit's simulation of a GPU: {symbol} is not simulated."
     )
     assert done.json["issue"] is done.json["minimized"] is done.json["ablation"] is None
-    told = reprokit("issue", done.json["pack"])
-    assert told.status == 1 and told.out.strip().endswith(
+    issue = reprokit("issue", done.json["pack"])
+    assert issue.status == 1 and issue.out.strip().endswith(
         f"reprokit itself is responsible at {symbol}"
-    ), told.out
+    ), issue.out
     assert (
         "reprokit itself is responsible"
         in reader.read_pack(Path(done.json["pack"])).files["README.md"].decode()
@@ -364,8 +368,8 @@ def test_a_call_that_would_reach_a_driver_is_our_gap(
 
 
 @pytest.mark.slow
-def test_a_gap_that_the_program_goes_on_from_is_none(write: Any, tmp_path: Path) -> None:
-    """A caught exception is no failure."""
+def test_a_gap_that_the_program_catches_is_not_a_failure(write: Any, tmp_path: Path) -> None:
+    """An exception that the program catches is not a failure."""
     target = f"{write('stream.py', STREAM)}:swallows"
     words = (
         "--gpu",
@@ -394,13 +398,13 @@ def calls():
 
 
 @pytest.mark.slow
-def test_what_needs_a_device_is_one_line(write: Any, tmp_path: Path) -> None:
+def test_a_target_that_needs_a_device_gets_a_one_line_verdict(write: Any, tmp_path: Path) -> None:
     """A model that reads device memory while it is built, and an operator of an extension that only
-    a device can run.
+    a device can run, give a one-line verdict.
     """
     file = write("needs.py", NO_VALUES)
     for name, says in (
-        ("reads", "on a simulated GPU tensors hold no values"),
+        ("reads", "on a simulated GPU tensors have no values"),
         ("calls", "mine.op.default has no fake implementation"),
     ):
         done = reprokit(

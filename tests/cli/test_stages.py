@@ -1,5 +1,5 @@
-"""A signal at any stage of a capture: what was asked for is given up, the pack is left, the exit
-status is 130.
+"""A signal at any stage of a capture abandons the stage, the pack is written, and the exit status
+is 130.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import clean_environ, hear_signals, reprokit_command, stragglers
+from tests.support.environments import clean_environ
+from tests.support.processes import restore_signals, survivors_after_wait
+from tests.support.reprokit_calls import reprokit_command
 
 RAISES = """
 import torch
@@ -37,56 +38,66 @@ BODIES = {
     "raises": "raise ValueError('it is odd')",
     "hangs": "import time; time.sleep(1000)",
     "passes": "return gm.forward",
+    "sleeps on import": "pass\n\nimport time; time.sleep(60)",
 }
 ALL = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1"}
 STAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "run": ("reprokit: running ", "raises", {}),
     "eager run": ("running once more without torch.compile", "raises", {}),
     "comparison with eager": ("comparing its results", "passes", ALL),
-    "questions": ("asking what is still open", "hangs", {}),
+    "questions": ("running it again, in shorter runs", "hangs", {}),
     "minimization": ("minimizing, for at most", "raises", ALL),
     "proof": ("proving the repro", "raises", ALL),
-    "ablation": ("asking with which backends", "raises", {"REPROKIT_ABLATE": "1"}),
+    "ablation": ("testing with which backends", "raises", {"REPROKIT_ABLATE": "1"}),
     "environment": ("collecting the environment", "raises", {}),
     "packing": ("packing", "raises", {}),
+    "import": ("reprokit: 10 s, ", "sleeps on import", {}),
 }
-"""Each stage: the line that begins it, how the backend of the program fails, and what is asked
-for.
+"""For each stage: the line that begins it, the failure of the program's backend, and the variables.
 """
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def interrupted_at(
-    stage: str, number: signal.Signals, delay_s: float, write: Any, place: Path
+    stage: str, number: signal.Signals, delay_s: float, write: Any, folder: Path
 ) -> tuple[int, str, dict[str, str]]:
-    """Capture until a stage begins, and send the signal; gives the status, all that was said, and
-    the environment.
+    """Capture until a stage begins, and send the signal; return the status, the output and the
+    environment.
     """
-    line, body, asked = STAGES[stage]
-    env = clean_environ(FAULT_MARK=uuid.uuid4().hex, **asked)
+    line, body, variables = STAGES[stage]
+    env = clean_environ(FAULT_MARK=uuid.uuid4().hex, **variables)
     program = write("program.py", RAISES.format(body=BODIES[body]))
-    words = ("--backend", "broken", "--stall", "5", "--budget", "60", "--output-dir", str(place))
+    words = (
+        "--backend",
+        "broken",
+        "--stall",
+        "20" if stage == "import" else "5",
+        "--budget",
+        "60",
+        "--output-dir",
+        str(folder),
+    )
     process = subprocess.Popen(
         reprokit_command("capture", *words, "--model", f"{program}:make"),
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hear_signals,
+        preexec_fn=restore_signals,
     )
     guard = threading.Timer(240, process.kill)
     guard.start()
-    said: list[str] = []
+    lines: list[str] = []
     assert process.stderr is not None
     try:
         for row in process.stderr:
-            said.append(row)
+            lines.append(row)
             if line in row:
                 time.sleep(delay_s)
                 process.send_signal(number)
                 break
-        said += process.stderr
-        return process.wait(), "".join(said), env
+        lines += process.stderr
+        return process.wait(), "".join(lines), env
     finally:
         guard.cancel()
         process.kill()
@@ -97,12 +108,12 @@ def interrupted_at(
 def test_an_interrupt_at_any_stage(
     stage: str, number: signal.Signals, write: Any, tmp_path: Path
 ) -> None:
-    """Each stage with one of the signals, which are handled alike: 130, one pack that can be read,
-    nothing that runs on.
+    """Each stage with one of the signals gives 130, one readable pack, and no process that
+    continues.
     """
-    status, said, env = interrupted_at(stage, number, 0.0, write, tmp_path / "out")
-    assert status == 130, said
+    status, output, env = interrupted_at(stage, number, 0.0, write, tmp_path / "out")
+    assert status == 130, output
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     assert reader.read_pack(pack).files["environment.json"]
-    assert "Traceback" not in said
-    assert stragglers(env["FAULT_MARK"]) == []
+    assert "Traceback" not in output
+    assert survivors_after_wait(env["FAULT_MARK"]) == []

@@ -1,5 +1,5 @@
-"""A stall: outside the compiler it is reported and the program goes on, inside it ends the run, and
-it is never missed.
+"""A stall outside the compiler is reported and the program continues; a stall inside the compiler
+ends the run. No stall is missed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import Done, clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
+
 from ..waits.kinds import KINDS
 
 WAITS = Path(__file__).resolve().parents[1] / "waits" / "kinds.py"
@@ -23,28 +25,28 @@ RANKS = (
 )
 STALL_S = "4"
 WAITED_S = "25"
-"""Longer than the stall and the looks at it, also on a busy machine."""
+"""Seconds, longer than the stall and the samples during it, also on a busy machine."""
 
 
-def capture(place: Path, command: list[str], *words: str, **more: str) -> Done:
+def capture(folder: Path, command: list[str], *words: str, **more: str) -> CallResult:
     """Capture a command with a short stall."""
-    options = ("--json", "--no-trace", "--stall", STALL_S, "--output-dir", str(place), *words)
+    options = ("--json", "--no-trace", "--stall", STALL_S, "--output-dir", str(folder), *words)
     return reprokit("capture", *options, "--", *command, env=clean_environ(**more))
 
 
-def stalls(done: Done) -> list[dict[str, Any]]:
-    told = json.loads((done.run_dir / "run.json").read_text())
-    rows: list[dict[str, Any]] = told["stalls"]
+def stalls(done: CallResult) -> list[dict[str, Any]]:
+    document = json.loads((done.run_dir / "run.json").read_text())
+    rows: list[dict[str, Any]] = document["stalls"]
     return rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "kernel"])
-def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(
+def test_a_healthy_program_that_waits_is_neither_stopped_nor_called_a_hang(
     kind: str, tmp_path: Path
 ) -> None:
-    """It prints its last line and exits with status 0; the wait is reported with its place and
-    length.
+    """The program prints its last line and exits with status 0; the report has the place and the
+    length of the wait.
     """
     command, env = [sys.executable, str(WAITS), kind, "aot_eager", WAITED_S], {}
     if kind == "barrier":
@@ -54,19 +56,19 @@ def test_a_healthy_program_that_waits_is_neither_ended_nor_called_a_hang(
         command = [sys.executable, "-c", RANKS, *command]
     done = capture(tmp_path, command, **env)
     assert (done.status, done.kind) == (0, "ok"), done.out
-    # two ranks may write their words and their line ends in turns
+    # two ranks may mix their text and their line ends
     assert (done.run_dir / "logs" / "stdout.txt").read_text().count("done") == (
         2 if kind == "barrier" else 1
     )
-    found = stalls(done)
-    assert found and found[-1]["state"] in ("idle", "outside"), found
-    assert max(stall["seconds"] for stall in found) >= float(STALL_S)
+    stall_rows = stalls(done)
+    assert stall_rows and stall_rows[-1]["state"] in ("idle", "outside"), stall_rows
+    assert max(stall["seconds"] for stall in stall_rows) >= float(STALL_S)
     assert any(
         "idle for" in row.lower() or "outside the compiler" in row for row in issue_evidence(done)
     )
 
 
-def issue_evidence(done: Done) -> list[str]:
+def issue_evidence(done: CallResult) -> list[str]:
     verdict = json.loads((done.run_dir / "verdict.json").read_text())
     return list(verdict["evidence"])
 
@@ -80,7 +82,7 @@ SLEEPS = (
 def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
     write: Any, tmp_path: Path
 ) -> None:
-    """One line and the stack on stderr; the program's own output is its own."""
+    """One line and the stack on stderr; the program's own output is unchanged."""
     script = write("waits.py", SLEEPS.format(s=WAITED_S))
     words = ("capture", "--no-trace", "--stall", STALL_S, "--output-dir", tmp_path / "out", "--")
     done = reprokit(*words, sys.executable, script)
@@ -93,10 +95,10 @@ def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
 
 
 @pytest.mark.slow
-def test_on_stall_end_ends_a_program_that_waits_outside_the_compiler(
+def test_on_stall_end_stops_a_program_that_waits_outside_the_compiler(
     write: Any, tmp_path: Path
 ) -> None:
-    """The user says that silence is a failure: a hang, with its cause."""
+    """With --on-stall end, silence is a failure: a hang, with its cause."""
     script = write("waits.py", SLEEPS.format(s=1000))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--on-stall", "end")
     assert (done.status, done.kind, done.json["verdict"]["cause"]) == (1, "hang", "sleep"), done.out
@@ -113,9 +115,9 @@ print("went on", flush=True)
 
 
 @pytest.mark.slow
-def test_on_stall_report_lets_a_compile_go_on(write: Any, tmp_path: Path) -> None:
-    """A custom backend that sleeps: reported as inside the compiler, and its program ends by
-    itself.
+def test_on_stall_report_does_not_stop_a_compile(write: Any, tmp_path: Path) -> None:
+    """A custom backend that sleeps is reported as inside the compiler, and its program ends
+    normally.
     """
     script = write("sleeps.py", HANGS.format(body=f"time.sleep({WAITED_S})"))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--on-stall", "report")
@@ -131,7 +133,7 @@ def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
     tool: str, write: Any, tmp_path: Path
 ) -> None:
     """libc's sleep holds the GIL, and any signal ends it: the verdict names the place and the time,
-    with py-spy and with faulthandler's signal alone.
+    with py-spy and with only faulthandler's signal.
     """
     script = write("native.py", HANGS.format(body="import ctypes; ctypes.PyDLL(None).sleep(1000)"))
     done = capture(
@@ -146,8 +148,8 @@ def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
 
 
 @pytest.mark.slow
-def test_an_idle_program_at_its_deadline_is_no_hang(write: Any, tmp_path: Path) -> None:
-    """The user gave a deadline and the program sleeps: unknown, idle."""
+def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, tmp_path: Path) -> None:
+    """The user set a deadline and the program sleeps: unknown, idle."""
     script = write("waits.py", SLEEPS.format(s=1000))
     done = capture(tmp_path / "out", [sys.executable, str(script)], "--timeout", "20")
     assert (done.status, done.kind, done.json["verdict"]["cause"]) == (
@@ -155,13 +157,13 @@ def test_an_idle_program_at_its_deadline_is_no_hang(write: Any, tmp_path: Path) 
         "unknown",
         "idle",
     ), done.out
-    assert "no hang of the compiler" in done.json["verdict"]["reason"]
+    assert "is not a hang of the compiler" in done.json["verdict"]["reason"]
 
 
 @pytest.mark.slow
-def test_looks_before_the_hang_mark_nothing_as_moved(write: Any, tmp_path: Path) -> None:
-    """A look during the import, long before the hang: report, terminal and signature agree that
-    nothing moved since.
+def test_dumps_before_the_hang_do_not_mark_frames_as_moved(write: Any, tmp_path: Path) -> None:
+    """A sample during the import, long before the hang: report, terminal and signature agree that
+    nothing advanced since then.
     """
     body = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
     script = write("hang.py", "import time\ntime.sleep(3)\n" + HANGS.format(body=body))

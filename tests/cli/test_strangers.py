@@ -1,5 +1,5 @@
-"""A file from a stranger costs a reader a second and 200 MB at most, and gets an answer or one
-clear line.
+"""An untrusted file takes at most one second and 200 MB to read, and gives a result or a one-line
+error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.core.judge.signature import ALGORITHM
-
-from .. import hostile
-from ..conftest import ROOT, Done, clean_environ
+from tests.support import damaged_files
+from tests.support.environments import ROOT, clean_environ
+from tests.support.reprokit_calls import CallResult
 
 SHOW_MB, SHOW_S = 200, 1.0
 OTHER_MB, OTHER_S = 400, 3.0
@@ -35,7 +35,7 @@ SIGNATURE = {"id": "0" * 12, "title": "exception: codegen | KeyError", "algorith
 
 
 def header(name: bytes, size: int, kind: bytes = b"0", size_text: bytes | None = None) -> bytes:
-    """A header of a tarball, which may lie."""
+    """Return a header of a tarball, which may be wrong."""
     info = tarfile.TarInfo("x")
     info.size = min(size, 0o77777777777)
     head = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
@@ -53,13 +53,13 @@ def filled(data: bytes) -> bytes:
 
 
 def packed(**more: bytes) -> bytes:
-    """A pack with these files, ``__`` in a name for a dot."""
+    """Return a pack with these files; ``__`` in a name means a dot."""
     rows = {name.replace("__", "."): data for name, data in more.items()}
-    told = {
+    documents = {
         "verdict.json": json.dumps(VERDICT).encode(),
         "signature.json": json.dumps(SIGNATURE).encode(),
     }
-    return hostile.packed({**told, **rows})
+    return damaged_files.build_pack({**documents, **rows})
 
 
 def report(**more: object) -> bytes:
@@ -77,7 +77,7 @@ def zipped(data: bytes, level: int = 6) -> bytes:
 
 
 def zeros(megabytes: int) -> bytes:
-    """A file of zeros, and the rest of the stream never comes."""
+    """Return a file of zeros whose stream is truncated."""
     engine = zlib.compressobj(6, wbits=31)
     parts = [engine.compress(header(b"zeros", megabytes << 20))]
     parts += [engine.compress(bytes(1 << 20)) for _ in range(megabytes)]
@@ -98,7 +98,7 @@ def long_names(count: int) -> bytes:
 
 
 def files(count: int) -> bytes:
-    return hostile.packed({f"{n:05d}/{'x' * 60}": b"" for n in range(count)})
+    return damaged_files.build_pack({f"{n:05d}/{'x' * 60}": b"" for n in range(count)})
 
 
 STREAMS: dict[str, Callable[[], bytes]] = {
@@ -157,10 +157,17 @@ STREAMS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def limited(*words: object, megabytes: int, seconds: float) -> Done:
+def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
     """Call reprokit under limits that begin after the start of the interpreter."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.limited", str(megabytes), str(seconds), *map(str, words)],
+        [
+            sys.executable,
+            "-m",
+            "tests.support.limited_call",
+            str(megabytes),
+            str(seconds),
+            *map(str, words),
+        ],
         cwd=ROOT,
         env=clean_environ(),
         capture_output=True,
@@ -174,14 +181,14 @@ def limited(*words: object, megabytes: int, seconds: float) -> Done:
     assert done.returncode != 2 or (done.stderr.count("\n") == 1 and len(done.stderr) < 1_200), (
         done.stderr
     )
-    assert not (hostile.CONTROL - {"\n", "\t"}) & set(done.stdout + done.stderr)
-    return Done(done.returncode, done.stdout, done.stderr)
+    assert not (damaged_files.CONTROL - {"\n", "\t"}) & set(done.stdout + done.stderr)
+    return CallResult(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_any_file_costs_a_second_and_little_memory(name: str, tmp_path: Path) -> None:
-    """show needs at most a second of processor time and 200 MB, and prints at most some megabytes;
-    issue and replay are bounded too.
+def test_any_file_takes_at_most_a_second_and_little_memory(name: str, tmp_path: Path) -> None:
+    """show needs at most one second of CPU time and 200 MB and prints at most some megabytes; issue
+    and replay are limited too.
     """
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(STREAMS[name]())

@@ -1,4 +1,6 @@
-"""One model over several ranks: simulated in one process, or real ones that talk over gloo."""
+"""One model over several ranks: simulated in one process, or real ranks that communicate with
+gloo.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-
-from ..conftest import Done, clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
 
 NET = """
 import torch
@@ -45,14 +47,14 @@ def refused():
 """
 
 
-def capture(*words: str | Path, **more: str) -> Done:
+def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**more))
 
 
 @pytest.mark.slow
 def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
-    """All ranks' graphs from one machine, without a rank that could wait for another; the program
-    says how it is launched.
+    """One machine compiles the graphs of all ranks, and no rank waits for another; the repro says
+    how it is launched.
     """
     file = write("net.py", NET)
     words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
@@ -73,7 +75,7 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
     assert f"Rank 1 skips all_reduce of f32[4, 8] at {file}:{line} in forward" in verdict["reason"]
     assert "which ranks 0, 2 and 3 call" in verdict["reason"]
     assert (
-        "rank 1 compiled another graph 0/0 than rank 0"
+        "rank 1 compiled a different graph 0/0 than rank 0"
         in (done.run_dir / "verdict.json").read_text()
     )
     assert done.json["signature"]["title"] == "rank-mismatch: dynamo-trace | skips all_reduce"
@@ -86,15 +88,18 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
         "# torchrun --standalone --nproc-per-node 4 THIS_FILE" in text
         and "FakeTensorMode" not in text
     )
-    assert "it takes several ranks to show" in done.json["unproven"]
+    assert "the failure needs several ranks" in done.json["unproven"]
     pack = reader.read_pack(Path(done.json["pack"]))
     assert "--tensor-parallel-gpus 4" in pack.files["command.txt"].decode()
-    assert "There is no proven repro: it takes several ranks" in pack.files["issue.md"].decode()
+    assert (
+        "There is no proven repro: the failure needs several ranks"
+        in pack.files["issue.md"].decode()
+    )
 
 
 @pytest.mark.slow
-def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path: Path) -> None:
-    """A fake process group and distributed tensors stand in the repro; it needs no launcher."""
+def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path: Path) -> None:
+    """The repro has a fake process group and distributed tensors; it needs no launcher."""
     words = (
         "--tensor-parallel-gpus",
         "2",
@@ -116,10 +121,10 @@ def test_a_failure_of_one_rank_is_made_small_in_one_process(write: Any, tmp_path
 
 @pytest.mark.slow
 def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
-    """Each has a journal, its part of the weights and the same results; the program of a failure is
-    launched in the same way.
+    """Each rank has a journal, its part of the weights and the same results; the program of a
+    failure is launched in the same way.
     """
-    # in one write, for both ranks say it at once
+    # in one write, because both ranks print it at the same time
     says = (
         "import atexit, os\natexit.register(lambda: os.write(1, b'is in: %d;' %"
         " dist.is_initialized()))\n"
@@ -137,8 +142,8 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     )
     done = capture(f"{file}:make", *words)
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
-    said = (done.run_dir / "logs" / "stdout.txt").read_text()
-    assert said.count("is in: 0;") == 2, said  # or Gloo may abort them at their end
+    output = (done.run_dir / "logs" / "stdout.txt").read_text()
+    assert output.count("is in: 0;") == 2, output  # or Gloo may abort the ranks when they exit
     assert "on 2 ranks" in done.json["verdict"]["reason"] and not done.json["verdict"]["simulated"]
     rows = [
         json.loads(r)
@@ -164,8 +169,10 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_split_is_one_line(write: Any, tmp_path: Path) -> None:
-    """Too few GPUs, a command, one rank; a model without a plan runs and is told."""
+def test_a_model_that_cannot_be_split_gives_a_one_line_error(write: Any, tmp_path: Path) -> None:
+    """Too few GPUs, a command, or one rank get one line; a model without a plan runs, and the
+    report says so.
+    """
     (tmp_path / "plain.py").write_text(
         "import torch\ndef make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
     )
@@ -175,7 +182,7 @@ def test_what_cannot_be_split_is_one_line(write: Any, tmp_path: Path) -> None:
             ("--model", "llama-tiny", *split, "--device", "cuda"),
             "needs 2 GPUs, and torch sees 0 here",
         ),
-        ((*split, "--", "python", "x.py"), "--tensor-parallel-gpus shapes a model"),
+        ((*split, "--", "python", "x.py"), "--tensor-parallel-gpus changes a model"),
         (("--model", "llama-tiny", "--tensor-parallel-gpus", "1"), "x>=2"),
     ):
         done = reprokit("capture", *words, cwd=tmp_path)

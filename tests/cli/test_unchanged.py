@@ -1,4 +1,4 @@
-"""A program that is watched prints, logs, warns and fails as it does alone."""
+"""A watched program prints, logs, warns and fails in the same way as without reprokit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
 
 pytestmark = pytest.mark.slow
 
@@ -64,8 +65,8 @@ def tell(stage):
     every = [logging.getLogger(), *(l for _, l in sorted(logging.Logger.manager.loggerDict.items()) if isinstance(l, logging.Logger))]
     for log in every:
         handlers = [] if log.name == "torch.__trace" else log.handlers  # TORCH_TRACE has its handler there
-        asked = [log.isEnabledFor(level) for level in (10, 20, 30)]
-        print(log.name, log.level, log.getEffectiveLevel(), asked, log.propagate, log.disabled, log.filters, handlers)
+        enabled = [log.isEnabledFor(level) for level in (10, 20, 30)]
+        print(log.name, log.level, log.getEffectiveLevel(), enabled, log.propagate, log.disabled, log.filters, handlers)
     import torch
     from torch._dynamo.utils import counters
 
@@ -159,40 +160,39 @@ def test_with_a_level(caplog):
 
 
 def normal(text: str, cache: str) -> list[str]:
-    """The lines of ``text`` without what differs between any two runs: times, ids, addresses, the
-    cache's folder.
+    """Return the lines of ``text`` without parts that differ between any two runs: times, ids,
+    addresses, the cache folder.
     """
     text = text.replace(cache, "CACHE")
     text = re.sub(r"(?m)\b([VIWEC])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ ", r"\1 ", text)
     text = re.sub(r"0x[0-9a-f]{6,}|\b\d{12,}\b", "ADDRESS", text)
-    text = re.sub(
-        r'(?m)^( - leaked \w+) ".*"$', r"\1", text
-    )  # ten of some hundred names, in any order
+    # ten of about a hundred names, in any order
+    text = re.sub(r'(?m)^( - leaked \w+) ".*"$', r"\1", text)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID", text)
     text = re.sub(r"=====+", "=====", text)  # pytest fills a line whose times are longer or shorter
     return re.sub(r"\b\d+\.\d{2,}s?\b", "SECONDS", text).splitlines()
 
 
 def alone(
-    command: list[str], place: Path, environ: dict[str, str]
+    command: list[str], folder: Path, environ: dict[str, str]
 ) -> tuple[int, list[str], list[str]]:
     done = subprocess.run(
-        command, cwd=place, env=environ, capture_output=True, text=True, check=False
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
     cache = environ["TORCHINDUCTOR_CACHE_DIR"]
     return done.returncode, normal(done.stdout, cache), normal(done.stderr, cache)
 
 
 def watched(
-    command: list[str], place: Path, environ: dict[str, str], out: Path
+    command: list[str], folder: Path, environ: dict[str, str], out: Path
 ) -> tuple[int, list[str], list[str]]:
-    done = reprokit("capture", "--output-dir", out, "--", *command, cwd=place, env=environ)
+    done = reprokit("capture", "--output-dir", out, "--", *command, cwd=folder, env=environ)
     assert done.status in (0, 1), done.err
     logs, cache = out / "run-001" / "logs", environ["TORCHINDUCTOR_CACHE_DIR"]
     printed = (logs / "stdout.txt").read_text()
     assert done.out.startswith(printed)
     ours = "".join(p.read_text() for p in logs.glob("torch-*.log"))
-    assert "torch/_inductor" in ours  # what the program does not see is recorded
+    assert "torch/_inductor" in ours  # the data that the program does not see is recorded
     return done.status, normal(printed, cache), normal((logs / "stderr.txt").read_text(), cache)
 
 
@@ -218,10 +218,10 @@ def watched(
     ],
     ids=["script", "script-with-torch-logs", "pytest", "pytest-with-torch-logs"],
 )
-def test_nothing_of_ours_is_seen(
+def test_the_program_sees_nothing_of_reprokit(
     text: str, words: tuple[str, ...], variables: dict[str, str], tmp_path: Path
 ) -> None:
-    """Both streams are the same byte for byte, and in them each record, level, handler, warning and
+    """Both streams are equal byte for byte, and contain each record, level, handler, warning and
     traceback.
     """
     (tmp_path / "test_program.py").write_text(text)
@@ -236,7 +236,7 @@ def test_nothing_of_ours_is_seen(
         else:
             runs.append(watched(command, tmp_path, environ, tmp_path / "out"))
     first, second, ours = runs
-    assert difference(first, second) == []  # else the comparison below would show nothing
+    assert difference(first, second) == []  # without this, the comparison below would show nothing
     assert len("\n".join(first[1])) > 500
     assert difference(first, ours) == []
 
@@ -244,8 +244,10 @@ def test_nothing_of_ours_is_seen(
 def difference(
     one: tuple[int, list[str], list[str]], other: tuple[int, list[str], list[str]]
 ) -> list[str]:
-    """The lines that only one of two runs printed, and both exit statuses where they differ."""
-    found = [] if one[0] == other[0] else [f"exit status {one[0]} and {other[0]}"]
+    """Return the lines that only one of the two runs printed, and both exit statuses if they
+    differ.
+    """
+    lines = [] if one[0] == other[0] else [f"exit status {one[0]} and {other[0]}"]
     for mine, theirs in zip(one[1:], other[1:], strict=True):
-        found += difflib.unified_diff(mine, theirs, lineterm="", n=0)
-    return [line[:300] for line in found]
+        lines += difflib.unified_diff(mine, theirs, lineterm="", n=0)
+    return [line[:300] for line in lines]

@@ -1,4 +1,6 @@
-"""Remedies are called by what they leave out, and are offered only where they were seen to help."""
+"""Workarounds are named after what they leave out, and are offered only after they helped in
+a run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ..conftest import clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
 
 RELU = """
 import torch, torch._inductor.config
@@ -23,7 +26,7 @@ def make():
 
 @pytest.mark.slow
 def test_a_lowering_is_left_out_as_a_lowering(write: Any, tmp_path: Path) -> None:
-    """No pass is called relu; what fails by a remedy's own making has no code to copy."""
+    """No pass is named relu; a failure that the workaround itself causes offers no code to copy."""
     target = f"{write('relu.py', RELU)}:make"
     environ = clean_environ(REPROKIT_COMPARE="1")
     done = reprokit("workarounds", target, "--json", "--output-dir", tmp_path / "out", env=environ)

@@ -1,4 +1,4 @@
-"""Where wrong results begin is their identity: of a factory, of a command, and of the repro."""
+"""The location of a wrong result is its identity: for a factory, a command and the repro."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, clean_environ, reprokit
-from ..rejudge import assert_judged_alike
+from tests.support.environments import ROOT, clean_environ
+from tests.support.judge_again import assert_judged_alike
+from tests.support.reprokit_calls import reprokit
 
 BACKEND = """
 import torch
@@ -64,15 +65,21 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEGINS)
-def test_a_factory_and_a_command_have_one_signature(name: str, write: Any, tmp_path: Path) -> None:
-    """A wrong backend, a wrong pass of the program and a wrong pass of Inductor are three bugs,
-    however they are run.
+def test_a_factory_and_a_command_have_one_signature(
+    name: str, write: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A wrong backend, a wrong pass of the program and a wrong pass of Inductor are three bugs, for
+    a factory and for a command.
     """
     text, title = BEGINS[name]
     file = write("wrong.py", text)
     environ = clean_environ(REPROKIT_COMPARE="1", REPROKIT_ABLATE="1")
     words = ("capture", "--json", "--output-dir")
-    factory = reprokit(*words, tmp_path / "factory", f"{file}:make", env=environ)
+    factory = (
+        request.getfixturevalue("wrong_result")
+        if name == "inductor"
+        else reprokit(*words, tmp_path / "factory", f"{file}:make", env=environ)
+    )
     command = reprokit(*words, tmp_path / "command", "--", sys.executable, file, env=environ)
     assert factory.json["signature"]["title"] == f"wrong-result: {title}", factory.out + factory.err
     assert command.json["signature"] == factory.json["signature"], command.out + command.err
@@ -80,8 +87,10 @@ def test_a_factory_and_a_command_have_one_signature(name: str, write: Any, tmp_p
 
 
 @pytest.mark.slow
-def test_of_two_wrong_operators_the_repro_has_the_signed_one(write: Any, tmp_path: Path) -> None:
-    """What is signed, what is left in the repro, and what replay says of it are one failure."""
+def test_of_two_wrong_operators_the_repro_has_the_one_in_the_signature(
+    write: Any, tmp_path: Path
+) -> None:
+    """The signature, the repro and the result of replay are one failure."""
     environ = clean_environ(REPROKIT_COMPARE="1", REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1")
     words = (
         "--budget",
@@ -93,16 +102,17 @@ def test_of_two_wrong_operators_the_repro_has_the_signed_one(write: Any, tmp_pat
         write("two.py", TWO),
     )
     done = reprokit("capture", "--json", *words, env=environ)
-    signature, found = done.json["signature"], done.json["minimized"]
-    wanted, other = "clone()", "view("
+    signature, minimized = done.json["signature"], done.json["minimized"]
+    wanted, unsigned = "clone()", "view("
     assert signature["title"] == "wrong-result: inductor | numbers @ reinplace_inplaceable_ops", (
         done.out + done.err
     )
-    assert found["proof"]["answer"] == "same" and found["proof"]["signature"] == signature["id"], (
-        found
-    )
+    assert (
+        minimized["proof"]["answer"] == "same"
+        and minimized["proof"]["signature"] == signature["id"]
+    ), minimized
     repro = Path(done.json["repro"]).read_text()
-    assert wanted in repro and other not in repro, repro
+    assert wanted in repro and unsigned not in repro, repro
     again = reprokit("replay", done.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
     assert [row["title"] for row in again.json["details"]] == [signature["title"]] * len(

@@ -1,5 +1,5 @@
-"""Secrets that an independent attack found, and harmless text that it changed: one example of each
-class.
+"""Secrets that an independent attack on the redaction revealed, and harmless text that it changed:
+one example of each class.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ BODY = "\n".join(
     ],
 )
 def test_a_secret_is_hidden(text: str) -> None:
-    """Commands, assignments of other languages, mappings, tables and elements that hold a
-    secret.
+    """A secret in a command, an assignment of any language, a mapping, a table or an XML element is
+    hidden.
     """
-    found = Redactor().text(text.replace("{s}", SECRET))
-    assert SECRET not in found, found
+    redacted = Redactor().redact_text(text.replace("{s}", SECRET))
+    assert SECRET not in redacted, redacted
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_secret_is_hidden(text: str) -> None:
     ],
 )
 def test_structure_shows_a_secret(value: Any) -> None:
-    """What is below a name that holds secrets, and the words of a command line, in JSON."""
-    assert SECRET not in str(Redactor().value(value))
+    """Values below a secret name, and words of a command line, are hidden in JSON."""
+    assert SECRET not in str(Redactor().redact_value(value))
 
 
 @pytest.mark.parametrize(
@@ -100,25 +100,29 @@ def test_structure_shows_a_secret(value: Any) -> None:
     ],
 )
 def test_a_program_shows_a_secret(text: str) -> None:
-    """What the syntax tree gives to a name that holds secrets."""
-    assert SECRET not in Redactor().python(text.replace("{s}", SECRET))
+    """A string that the syntax tree connects with a secret name is hidden."""
+    assert SECRET not in Redactor().redact_python(text.replace("{s}", SECRET))
 
 
 def test_a_cut_key_behind_prefixes_is_hidden() -> None:
-    """A private key without its end, each line of it behind the prefix of a launcher."""
-    found = Redactor().text(f"[rank0]: -----BEGIN PRIVATE KEY-----\n{BODY}\n[rank0]: step 3\n")
-    assert "Xy9" not in found and "Lk3j" not in found and "step 3" in found
+    """A private key without its end is hidden when each of its lines has the prefix of a
+    launcher.
+    """
+    redacted = Redactor().redact_text(
+        f"[rank0]: -----BEGIN PRIVATE KEY-----\n{BODY}\n[rank0]: step 3\n"
+    )
+    assert "Xy9" not in redacted and "Lk3j" not in redacted and "step 3" in redacted
 
 
 def test_a_secret_is_learned() -> None:
-    """A value that a place showed to be a secret is hidden where nothing shows it."""
-    found = Redactor().text(f"DB_PASSWORD={SECRET}\nretrying with {SECRET} now")
-    assert SECRET not in found and found.endswith("retrying with <token-1> now")
+    """A value that is a secret at one position in a text is hidden at every other position."""
+    redacted = Redactor().redact_text(f"DB_PASSWORD={SECRET}\nretrying with {SECRET} now")
+    assert SECRET not in redacted and redacted.endswith("retrying with <token-1> now")
 
 
 def test_a_file_name_with_a_name_and_a_secret() -> None:
-    """The value behind a name in the name of a file."""
-    assert "Q4DksWzWIe" not in Redactor().file_name(
+    """The value after a secret name in a file name is hidden."""
+    assert "Q4DksWzWIe" not in Redactor().redact_file_name(
         "model_token=Q4DksWzWIe7662xB6wWhn6Va_epoch3.pt"
     )
 
@@ -141,8 +145,8 @@ def test_a_file_name_with_a_name_and_a_secret() -> None:
     ],
 )
 def test_harmless_text_stays(text: str) -> None:
-    """Versions, tags, settings and ports are no secrets."""
-    assert Redactor().text(text) == text
+    """Versions, tags, settings and ports are not secrets."""
+    assert Redactor().redact_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -156,26 +160,25 @@ def test_harmless_text_stays(text: str) -> None:
     ],
 )
 def test_harmless_programs_stay(text: str) -> None:
-    """Names of headers, of schemes and of the secret itself are no secrets."""
-    assert Redactor().python(text) == text
+    """Names of headers, of schemes and of the secret itself are not secrets."""
+    assert Redactor().redact_python(text) == text
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(20, 64))
 def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
-    """Most words of 20 to 64 random letters and digits are hidden in a sentence; in a program they
-    may be data, and stay.
+    """Most words of 20 to 64 random letters and digits are hidden in a sentence. In a program they
+    may be data and stay.
     """
     chance = random.Random(seed)
     words = [
         "".join(chance.choice(string.ascii_letters + string.digits) for _ in range(size))
         for _ in range(40)
     ]
-    assert sum(word in Redactor().text(f"using {word} now") for word in words) <= 24
-    kept = Redactor().python(f"DATA = {words!r}")
-    assert (
-        sum(word not in kept for word in words) <= 1
-    )  # one may have the format of a token by chance
+    assert sum(word in Redactor().redact_text(f"using {word} now") for word in words) <= 24
+    kept = Redactor().redact_python(f"DATA = {words!r}")
+    # at most one word has the format of a token by chance
+    assert sum(word not in kept for word in words) <= 1
 
 
 @pytest.mark.parametrize(
@@ -197,5 +200,5 @@ def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
     ],
 )
 def test_an_identifier_is_not_random(word: str) -> None:
-    """Names of models, kernels, symbols and types are made of words."""
-    assert Redactor().text(f"using {word} now") == f"using {word} now"
+    """Names of models, kernels, symbols and types consist of words."""
+    assert Redactor().redact_text(f"using {word} now") == f"using {word} now"

@@ -1,5 +1,5 @@
-"""Each rule of data/causes.json, on the evidence that it is for; and what is said when evidence is
-missing.
+"""Each rule of data/causes.json is tested with the evidence that it is for, and with missing
+evidence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def thread(
 
 
 def seen(state: ThreadState, *stacks: ThreadStack, **process: object) -> Observation:
-    """One process with one thread in this state, dumped twice with these threads."""
+    """Return the observation of one process with one thread in this state, dumped twice with these
+    threads.
+    """
     own = ProcessState(1, 0, "python train.py", states=state.states, threads=(state,), **process)  # type: ignore[arg-type]
     dumps = tuple(Dump(n, "py-spy", 1, stacks or (thread(),)) for n in (1, 2))
     return Observation(main_pid=1, dumps=dumps, evidence=Evidence((own,)))
@@ -85,10 +87,10 @@ CASES = {
 
 @pytest.mark.parametrize("cause", CASES)
 def test_cause(cause: str) -> None:
-    """One kind of evidence, one cause, with a detail that a person can use."""
-    found = diagnose_hang(CASES[cause])
-    assert found.name == cause, found
-    assert found.detail
+    """Each kind of evidence leads to one cause, with a detail that a person can use."""
+    cause_found = diagnose_hang(CASES[cause])
+    assert cause_found.name == cause, cause_found
+    assert cause_found.detail
 
 
 CHILD = ProcessState(
@@ -149,50 +151,53 @@ FOLLOWED = {
 
 @pytest.mark.parametrize("cause", FOLLOWED)
 def test_what_is_waited_for_is_the_cause(cause: str) -> None:
-    """From the thread at work to the child, worker or worker's child that keeps it waiting."""
-    found = diagnose_hang(FOLLOWED[cause])
-    assert found.name == cause, found
+    """The cause is that of the child, the compile worker or the worker's child that the thread
+    waits for.
+    """
+    cause_found = diagnose_hang(FOLLOWED[cause])
+    assert cause_found.name == cause, cause_found
 
 
 def test_every_cause_is_explained_and_every_explanation_is_tested() -> None:
-    """The table has one line for each cause, and no cause that nothing can lead to."""
+    """Each cause has one explanation, and each explanation belongs to a cause that some rule
+    reaches.
+    """
     assert {r["cause"] for r in TABLE["rules"]} <= set(EXPLAIN)
     assert set(EXPLAIN) == set(CASES) | set(FOLLOWED)
     assert all(text.endswith(".") and "\n" not in text for text in EXPLAIN.values())
 
 
 def test_a_deadlock_names_the_other_threads() -> None:
-    """Lock site here, lock site there."""
-    other = ThreadStack(1, "cache-writer", (Frame("/home/bob/cache.py", "flush", 31),), tid=9)
-    base = seen(idle("futex"), thread(), other, gil_age_s=0.1)
+    """The detail names where both threads wait."""
+    writer = ThreadStack(1, "cache-writer", (Frame("/home/bob/cache.py", "flush", 31),), tid=9)
+    base = seen(idle("futex"), thread(), writer, gil_age_s=0.1)
     both = (
         *base.evidence.processes[0].threads,
         ThreadState(9, states="SSS", want=0.0, syscall="futex"),
     )
     base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
-    found = diagnose_hang(base)
-    assert found.name == "lock-deadlock"
-    assert "model.py:7 in Pass.__call__" in found.detail
-    assert "cache-writer waits at cache.py:31 in flush" in found.detail
+    deadlock = diagnose_hang(base)
+    assert deadlock.name == "lock-deadlock"
+    assert "model.py:7 in Pass.__call__" in deadlock.detail
+    assert "cache-writer waits at cache.py:31 in flush" in deadlock.detail
 
 
 def test_a_file_lock_names_its_holder() -> None:
-    """Which path, which process."""
+    """The detail names the path and the process."""
     base = CASES["file-lock"]
     held = replace(base.evidence, locks=(HeldLock("/cache/x.lock", 77, "python other.py"),))
     assert "/cache/x.lock" in (text := diagnose_hang(replace(base, evidence=held)).detail)
     assert "process 77 holds it: python other.py" in text
 
 
-def test_growing_memory_is_told_beside_what_grows_it() -> None:
-    """The cause is the growth; the loop that grows it stands beside it. A stopped process grows
-    nothing.
-    """
-    found = diagnose_hang(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
-    assert (found.name, found.also) == ("memory-runaway", ("python-loop",))
-    assert "50 MB a second" in found.detail
+def test_growing_memory_is_reported_with_the_loop_that_causes_it() -> None:
+    """The cause is the growth, and the loop that causes it is listed under `also`."""
+    runaway = diagnose_hang(seen(BUSY, thread(owns_gil=True), gil_age_s=0.2, memory=GROWTH))
+    assert (runaway.name, runaway.also) == ("memory-runaway", ("python-loop",))
+    assert "50 MB per second" in runaway.detail
 
 
+# 200 MB in 4 s are enough with a short history
 @pytest.mark.parametrize(
     ("points", "grows"),
     [
@@ -201,7 +206,7 @@ def test_growing_memory_is_told_beside_what_grows_it() -> None:
         (
             tuple((t, r, c / 100) for t, r, c in GROWTH[:5]),
             True,
-        ),  # 200 MB in 4 s need no longer history
+        ),
         (
             tuple(
                 (t, 100_000_000 + min(i, 3) * 50_000_000, c) for i, (t, _, c) in enumerate(GROWTH)
@@ -214,12 +219,12 @@ def test_growing_memory_is_told_beside_what_grows_it() -> None:
 def test_growth_is_growth_in_every_quarter(
     points: tuple[tuple[float, int, float], ...], grows: bool
 ) -> None:
-    """A step at the start, a plateau and a short history are no runaway."""
+    """A step at the start, a plateau and a short history are not a runaway."""
     assert is_growing(points) is grows
 
 
-def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
-    """The wait-for graph goes through threads too."""
+def test_a_joined_thread_that_uses_a_cpu_fully_is_the_cause() -> None:
+    """The wait-for graph includes threads."""
     busy = ThreadStack(
         1, "counter", (Frame("/home/bob/model.py", "count", 3),), owns_gil=True, tid=9
     )
@@ -227,15 +232,15 @@ def test_a_joined_thread_that_burns_a_processor_is_the_cause() -> None:
         idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")), busy, gil_age_s=0.1
     )
     both = (*base.evidence.processes[0].threads, ThreadState(9, states="RRR", want=0.99))
-    found = diagnose_hang(
+    loop = diagnose_hang(
         replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=both),)))
     )
-    assert found.name == "python-loop" and "count" in found.detail
-    assert "counter" in found.path[0]
+    assert loop.name == "python-loop" and "count" in loop.detail
+    assert "counter" in loop.path[0]
 
 
-def test_many_threads_that_wait_for_one_another_are_asked_once_each() -> None:
-    """Forty idle threads: each is visited once, not in every order."""
+def test_many_threads_that_wait_for_one_another_are_visited_once_each() -> None:
+    """With forty idle threads, each thread is visited once, not once for each order."""
     wait = Frame(STD + "queue.py", "Queue.get")
     stacks = [thread(wait)] + [ThreadStack(1, f"t{n}", (wait, PASS), tid=n) for n in range(2, 42)]
     states = tuple(ThreadState(n, states="SSS", want=0.0, syscall="futex") for n in range(1, 42))
@@ -244,8 +249,8 @@ def test_many_threads_that_wait_for_one_another_are_asked_once_each() -> None:
     assert diagnose_hang(base).name == "thread-wait"
 
 
-def test_a_family_that_names_itself_its_own_parent_ends() -> None:
-    """A damaged evidence.json must not be walked for ever."""
+def test_a_cycle_of_parent_processes_ends() -> None:
+    """A damaged evidence.json with a cycle of parents does not cause an endless loop."""
     ring = (
         replace(CHILD, pid=2, ppid=3),
         replace(CHILD, pid=3, ppid=2),
@@ -255,8 +260,8 @@ def test_a_family_that_names_itself_its_own_parent_ends() -> None:
 
 
 def test_a_compiler_that_was_seen_once_and_ran_is_busy() -> None:
-    """It was started while the evidence was taken: there is one sample, and no share of a
-    processor.
+    """A process that starts while the evidence is collected has one sample and no share of a CPU,
+    and is busy.
     """
     young = ProcessState(3, 2, "cc1plus kernel.cpp", "R", None)
     assert (
@@ -266,7 +271,7 @@ def test_a_compiler_that_was_seen_once_and_ran_is_busy() -> None:
 
 
 def test_a_command_is_cut_at_a_word() -> None:
-    """Half a secret is one that no rule of redaction knows."""
+    """A cut in the middle of a secret would leave a part that no redaction rule recognizes."""
     long = "python train.py --db " + "x" * 280 + "https://bob:hunter2secret@db/"
     assert "hunter" not in cut_words(long, 310) and cut_words("short words", 40) == "short words"
     assert (
@@ -276,19 +281,21 @@ def test_a_command_is_cut_at_a_word() -> None:
 
 
 def test_a_team_of_native_threads_that_spins_is_a_loop() -> None:
-    """The thread at work waits in OpenMP's barrier; the team it waits for burns processors."""
+    """The diagnosed thread waits at OpenMP's barrier, and the team that it waits for uses the CPUs
+    fully.
+    """
     base = CASES["native-wait"]
     team = tuple(ThreadState(n, states="RRR", want=0.9) for n in (50, 51))
     process = base.evidence.processes[0]
-    found = diagnose_hang(
+    loop = diagnose_hang(
         replace(base, evidence=Evidence((replace(process, threads=(*process.threads, *team)),)))
     )
-    assert found.name == "native-loop" and "native threads" in found.detail
+    assert loop.name == "native-loop" and "native threads" in loop.detail
 
 
 def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
-    """Three spinning threads want a third of a processor each and sit in futex: no native wait, no
-    lock.
+    """Three spinning threads want a third of a CPU each and are in futex: neither a native wait nor
+    a lock.
     """
     running = seen(replace(IDLE, want=0.4), thread(owns_gil=True), gil_age_s=0.2, want=1.4)
     assert diagnose_hang(running).name == "python-loop"
@@ -299,23 +306,25 @@ def test_a_thread_that_shares_the_gil_is_a_loop() -> None:
 
 
 def test_endless_unrolling_is_named() -> None:
-    """The line and how often, whatever the stack happens to show."""
-    found = diagnose_hang(
+    """The detail has the line and the number of times that it was traced, whatever the stack
+    shows.
+    """
+    loop = diagnose_hang(
         replace(CASES["native-loop"], endless_line="model.py:4 in f", endless_count=50_000)
     )
-    assert found.name == "python-loop"
-    assert "model.py:4 in f was traced 50000 times" in found.detail
+    assert loop.name == "python-loop"
+    assert "model.py:4 in f was traced 50000 times" in loop.detail
 
 
 def test_without_evidence_the_cause_is_unknown_and_says_so() -> None:
-    """/proc unreadable, or the process gone: no guess."""
+    """The cause is unknown when /proc is unreadable or the process has ended."""
     assert diagnose_hang(Observation()).name == "unknown"
     gone = diagnose_hang(Observation(main_pid=4))
     assert gone.name == "unknown" and "/proc" in gone.detail
 
 
-def test_faulthandler_alone_still_tells_a_sleep_from_a_loop() -> None:
-    """Without py-spy there are no thread ids; the main thread is known all the same."""
+def test_faulthandler_alone_distinguishes_a_sleep_from_a_loop() -> None:
+    """Without py-spy there are no thread ids, but the main thread is known."""
     dump = Dump(1, "faulthandler", 1, (ThreadStack(1, "0x7f", (PASS,), is_main=True),))
     for state, cause in ((idle("clock_nanosleep"), "sleep"), (BUSY, "python-loop")):
         base = replace(seen(state, gil_age_s=0.1), dumps=(dump,))
@@ -323,20 +332,22 @@ def test_faulthandler_alone_still_tells_a_sleep_from_a_loop() -> None:
 
 
 def test_evidence_survives_its_file() -> None:
-    """What was written to evidence.json comes back, and what does not fit is left out."""
+    """Evidence that is written to evidence.json comes back, and values of the wrong type are left
+    out.
+    """
     evidence = FOLLOWED["child-busy"].evidence
-    told = to_json(evidence)
-    assert evidence_from_json(told) == replace(evidence, generated_lines={})
-    told["processes"][0]["from_the_future"] = 1
-    assert evidence_from_json(told) == replace(evidence, generated_lines={})
+    document = to_json(evidence)
+    assert evidence_from_json(document) == replace(evidence, generated_lines={})
+    document["processes"][0]["from_the_future"] = 1
+    assert evidence_from_json(document) == replace(evidence, generated_lines={})
     assert evidence_from_json([]) == Evidence()
-    told["processes"] += [
+    document["processes"] += [
         {"ppid": 1},
         {"pid": "x"},
         {"pid": 9, "memory": 5, "threads": [{"tid": 9, "native": 3}, {}]},
     ]
-    told |= {"generated_lines": [1], "locks": [{"path": 1}], "gpus": "many"}
-    assert [p.pid for p in evidence_from_json(told).processes] == [
+    document |= {"generated_lines": [1], "locks": [{"path": 1}], "gpus": "many"}
+    assert [p.pid for p in evidence_from_json(document).processes] == [
         *(p.pid for p in evidence.processes),
         9,
     ]

@@ -1,11 +1,11 @@
-"""Why CUDA graphs are skipped, from what Inductor says (messages of torch 2.13)."""
+"""The reasons why CUDA graphs are skipped are read from Inductor's messages (of torch 2.13)."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import cudagraph_skips
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
@@ -22,14 +22,16 @@ DOUBLED = (
 
 
 def test_reasons_and_lines_are_read() -> None:
-    """The prefix may stand twice, the trace may be missing, and other words are no skip."""
+    """The prefix may appear twice, the trace may be missing, and unrelated messages are not
+    skips.
+    """
     assert cudagraph_skips.read_skip(MUTATED) == cudagraph_skips.CudagraphSkip(
         "mutated inputs (2 instances)", "/home/someone/decode.py:45 in forward"
     )
-    told = cudagraph_skips.read_skip(DOUBLED)
+    skip = cudagraph_skips.read_skip(DOUBLED)
     assert (
-        told == cudagraph_skips.CudagraphSkip("cpu device (arg0_1)", "/m.py:3 in f")
-        and cudagraph_skips.reason_family(told.reason) == "cpu device"
+        skip == cudagraph_skips.CudagraphSkip("cpu device (arg0_1)", "/m.py:3 in f")
+        and cudagraph_skips.reason_family(skip.reason) == "cpu device"
     )
     assert cudagraph_skips.read_skip(
         "skipping cudagraphs due to bisector"
@@ -38,22 +40,29 @@ def test_reasons_and_lines_are_read() -> None:
 
 
 def test_a_skip_is_a_verdict_of_its_own() -> None:
-    """Of a run that ended well, and of one that torch was told to end; any other failure is a story
-    of its own.
+    """The verdict is the same when the run succeeds and when torch raises an error for the skip;
+    any other failure has its own verdict.
     """
     skips = cudagraph_skips.group_skips(
         [CudagraphSkipped(message=text) for text in (MUTATED, MUTATED, DOUBLED)]
     )
     assert [s.count for s in skips] == [2, 1]
     seen = Observation(exit_status=0, has_finished=True, skips=skips)
-    verdict = judge(seen)
+    verdict = judge_run(seen)
     assert (verdict.kind, verdict.cause) == ("cudagraph-skip", "mutated inputs")
     assert verdict.work["line"] == "/home/someone/decode.py:45 in forward"
     raised = Raised((Link("builtins.RuntimeError", MUTATED),))
-    told = judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=raised))
-    assert told.kind == "cudagraph-skip" and sign(told, seen).id == sign(verdict, seen).id
-    other = Raised((Link("builtins.RuntimeError", "something else"),))
+    raised_verdict = judge_run(
+        dataclasses.replace(seen, exit_status=1, has_finished=False, raised=raised)
+    )
     assert (
-        judge(dataclasses.replace(seen, exit_status=1, has_finished=False, raised=other)).kind
+        raised_verdict.kind == "cudagraph-skip"
+        and sign_verdict(raised_verdict, seen).id == sign_verdict(verdict, seen).id
+    )
+    unrelated = Raised((Link("builtins.RuntimeError", "something else"),))
+    assert (
+        judge_run(
+            dataclasses.replace(seen, exit_status=1, has_finished=False, raised=unrelated)
+        ).kind
         != "cudagraph-skip"
     )

@@ -1,4 +1,4 @@
-"""A cut leaves no part of a secret, wherever it is."""
+"""A cut leaves no part of a secret, wherever the cut is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared import cuts
-from tests.planted import LETTERS, password, shows
+from tests.support.planted_secrets import LETTERS, make_password, shows_secret
 
 LINE = "step 12 of 90: loss 0.731, 4.2 it/s, lr 3e-4\n"
 
@@ -27,7 +27,7 @@ def _token(chance: random.Random) -> tuple[str, str]:
 
 
 def _assigned(chance: random.Random) -> tuple[str, str]:
-    secret = password(chance)
+    secret = make_password(chance)
     return f"export DB_PASSWORD={secret} HOST=db7\n", secret
 
 
@@ -54,8 +54,8 @@ KINDS = {"key": _key, "token": _token, "assigned": _assigned, "quoted": _quoted,
 def test_no_part_of_a_secret_survives_a_cut(
     kind: str, is_one_line: bool, chance: random.Random
 ) -> None:
-    """Head, tail and middle of a text, cut at each place around and in a secret, show no eight
-    characters of it.
+    """The head, tail and middle of a text, cut at each position around and in a secret, show no
+    eight characters of it.
     """
     text, secret = KINDS[kind](chance)
     around = LINE * 3
@@ -63,43 +63,48 @@ def test_no_part_of_a_secret_survives_a_cut(
         around = around.replace("\n", " ")
         text = text if kind == "key" else text.replace("\n", " ")
     whole = f"{around}{text}{around}"
-    for place in range(len(around) - 3, len(around) + len(text) + 40, 3):
+    for position in range(len(around) - 3, len(around) + len(text) + 40, 3):
         for shown in (
-            cuts.cut_head(whole, place),
-            cuts.cut_tail(whole, len(whole) - place),
-            cuts.cut_middle(whole, place, 20),
-            cuts.cut_middle(whole, 20, len(whole) - place),
+            cuts.cut_head(whole, position),
+            cuts.cut_tail(whole, len(whole) - position),
+            cuts.cut_middle(whole, position, 20),
+            cuts.cut_middle(whole, 20, len(whole) - position),
         ):
-            hidden = Redactor().text(shown)
-            found = [
-                row for row in secret.split("\n" if kind == "key" else " ") if shows(hidden, row)
+            hidden = Redactor().redact_text(shown)
+            leaked = [
+                row
+                for row in secret.split("\n" if kind == "key" else " ")
+                if shows_secret(hidden, row)
             ]
-            assert not found, (place, shown, hidden)
+            assert not leaked, (position, shown, hidden)
 
 
 @given(st.text(max_size=300), st.integers(1, 200), st.integers(1, 100))
-def test_a_cut_text_says_what_is_missing(text: str, most_head: int, most_tail: int) -> None:
-    """What is kept is from the text, in its order, no longer than allowed, and the mark counts the
-    rest.
+def test_a_cut_text_says_what_is_missing(text: str, max_head: int, max_tail: int) -> None:
+    """The remaining text is in its order and no longer than allowed, and the mark counts the
+    characters that are missing.
     """
-    found = cuts.cut_middle(text, most_head, most_tail)
-    if len(text) <= most_head + most_tail:
-        assert found == text
+    shortened = cuts.cut_middle(text, max_head, max_tail)
+    if len(text) <= max_head + max_tail:
+        assert shortened == text
         return
-    mark = next(m for m in cuts.MARK.finditer(found))
-    head, tail = found[: mark.start()], found[mark.end() :]
+    mark = next(m for m in cuts.MARK.finditer(shortened))
+    head, tail = shortened[: mark.start()], shortened[mark.end() :]
     assert text.startswith(head.removesuffix(" ") if not text.startswith(head) else head)
     assert text.endswith(tail[1:])
-    assert len(head) <= most_head + 1 and len(tail) <= most_tail + 1
+    assert len(head) <= max_head + 1 and len(tail) <= max_tail + 1
 
 
 @given(st.text("ab \n", max_size=300), st.integers(1, 200))
-def test_a_short_text_is_not_cut(text: str, most: int) -> None:
-    """A text that fits is given as it is; of another, a beginning or an end is."""
-    for found, is_head in ((cuts.cut_head(text, most), True), (cuts.cut_tail(text, most), False)):
-        if len(text) <= most:
-            assert found == text
+def test_a_short_text_is_not_cut(text: str, max_chars: int) -> None:
+    """A text that fits is unchanged; a longer text is cut to its beginning or its end."""
+    for shortened, is_head in (
+        (cuts.cut_head(text, max_chars), True),
+        (cuts.cut_tail(text, max_chars), False),
+    ):
+        if len(text) <= max_chars:
+            assert shortened == text
         else:
-            mark = next(m for m in cuts.MARK.finditer(found))
-            kept = found[: mark.start()] if is_head else found[mark.end() + 1 :]
+            mark = next(m for m in cuts.MARK.finditer(shortened))
+            kept = shortened[: mark.start()] if is_head else shortened[mark.end() + 1 :]
             assert text.startswith(kept.removesuffix(" ")) if is_head else text.endswith(kept)

@@ -1,4 +1,4 @@
-"""Records that were turned into JSON are made again from it."""
+"""Records that are converted to JSON are restored from it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.serialize import from_json, to_json
-
-from ..strategies import of
+from tests.support.field_values import values_of_type
 
 
 @settings(max_examples=60, deadline=None)
-@given(seen=of(Observation))
+@given(seen=values_of_type(Observation))
 def test_an_observation_survives_json(seen: Observation) -> None:
-    """Each field of it, at any depth."""
+    """Each field of it survives, at any depth."""
     assert from_json(Observation, json.loads(json.dumps(to_json(seen)))) == seen
 
 
 @settings(max_examples=60, deadline=None)
-@given(verdict=of(Verdict))
+@given(verdict=values_of_type(Verdict))
 def test_a_verdict_survives_json(verdict: Verdict) -> None:
-    """As its pack has it."""
+    """The verdict of a pack is restored."""
     assert from_json(Verdict, json.loads(json.dumps(to_json(verdict)))) == verdict
 
 
@@ -44,11 +43,11 @@ def test_a_verdict_survives_json(verdict: Verdict) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(kind: Any, value: Any) -> None:
-    """A damaged file is no record with odd values in it."""
+    """A damaged file raises ValueError instead of giving a record with wrong values."""
     with pytest.raises(ValueError):
         from_json(kind, value)
 
 
 def test_a_record_of_a_later_version_is_read() -> None:
-    """Later versions only add keys; what is missing has its default."""
+    """A later version only adds keys, and a missing key has its default."""
     assert from_json(Frame, {"file": "a.py", "function": "f", "column": 4}) == Frame("a.py", "f", 0)

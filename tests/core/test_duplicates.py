@@ -1,5 +1,5 @@
-"""What is searched for: words that everybody's report has, and nothing of a stranger's title that
-acts as a qualifier.
+"""A search for duplicates uses words that are specific to the failure, and nothing from the title
+of a foreign pack acts as a qualifier.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.triage.issue_search import QUERY_CHARS, search_query
+from reprokit.core.records.finding import Signature, identity_of_title
+from reprokit.core.triage.issue_search import MAX_QUERY_CHARS, search_query
+
+
+def signature(title: str) -> Signature:
+    return Signature("0123456789ab", title, 1, parts=identity_of_title(title))
+
 
 HEAD = "repo:pytorch/pytorch is:issue "
 
@@ -66,11 +72,11 @@ HEAD = "repo:pytorch/pytorch is:issue "
         ),
     ],
 )
-def test_the_telling_words(title: str, searched: str) -> None:
-    """Function, type and phrase; blanks are never searched for, and a kind without a type goes by
-    what people call it.
+def test_the_words_of_a_search(title: str, searched: str) -> None:
+    """The query has the function, the type and the phrase. Placeholders are never searched for, and
+    a kind without a type uses its common name.
     """
-    assert search_query(title, "pytorch/pytorch") == HEAD + searched
+    assert search_query(signature(title), "pytorch/pytorch") == HEAD + searched
 
 
 @given(
@@ -78,9 +84,11 @@ def test_the_telling_words(title: str, searched: str) -> None:
     | st.from_regex(r"(exception|hang|crash): \w+ \| \w+: .{0,300} @ torch/a\.py:\w+")
 )
 def test_a_title_is_only_words(title: str) -> None:
-    """Whatever a pack says, there is one repository, nothing is excluded, and GitHub takes the
-    length.
+    """Whatever a pack contains, the query has one repository, excludes nothing, and has a length
+    that GitHub accepts.
     """
-    text = search_query(title, "pytorch/pytorch")
-    assert text.startswith(HEAD.strip()) and len(text) <= QUERY_CHARS and text.count('"') % 2 == 0
+    text = search_query(signature(title), "pytorch/pytorch")
+    assert (
+        text.startswith(HEAD.strip()) and len(text) <= MAX_QUERY_CHARS and text.count('"') % 2 == 0
+    )
     assert re.fullmatch(r'(?:[\w.]+|"[\w. ]+"| )*', text.removeprefix(HEAD.strip()), re.ASCII)

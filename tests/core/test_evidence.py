@@ -1,5 +1,5 @@
-"""Redaction leaves evidence alone: programs stay programs, words of code stay words, versions stay
-versions.
+"""Redaction does not change evidence: programs stay valid programs, words of code and versions
+stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +27,7 @@ FOLDERS = (
     "_inductor _dynamo _functorch fx nn optim _higher_order_ops _decomp _refs distributed export"
     " utils/data".split()
 )
-LEAST_FILES = 20
+MIN_FILES = 20
 USERS, HOSTS = ("alpha", "will", "adam", "mkowalski"), ("head", "fake", "worker", "falcon-12")
 PRIVATE = PrivateNames(
     users=USERS,
@@ -39,25 +38,26 @@ PRIVATE = PrivateNames(
 
 
 def code(text: str) -> list[str]:
-    """The tokens of a program but its strings and comments."""
+    """Return the tokens of a program without its strings and comments."""
     kept = tokenize.generate_tokens(io.StringIO(text).readline)
     quoted = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}
-    return [one.string for one in kept if one.type not in quoted]
+    return [token.string for token in kept if token.type not in quoted]
 
 
-@pytest.mark.skipif(
-    not torch.__version__.startswith("2.13."), reason="the words are those of torch 2.13"
-)
+@pytest.mark.torch
 def test_the_words_are_those_of_torch() -> None:
-    """The words of code are what the sources of torch say, without the names of people in
-    remarks.
+    """The words of code are those in the sources of torch, without the names of people in
+    comments.
     """
-    found: Counter[str] = Counter()
+    torch = pytest.importorskip("torch", minversion="2.13")
+    if not torch.__version__.startswith("2.13."):
+        pytest.skip("the words are those of torch 2.13")
+    counts: Counter[str] = Counter()
     for folder in FOLDERS:
         for path in (Path(torch.__file__).parent / folder).rglob("*.py"):
             text = re.sub(r"TODO\s*\([^)]*\)|@\w+|\w+@", "", path.read_text(errors="replace"))
-            found.update({w.lower() for w in re.findall(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", text)})
-    assert {w for w, files in found.items() if files >= LEAST_FILES and 3 <= len(w) <= 14} == WORDS
+            counts.update({w.lower() for w in re.findall(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", text)})
+    assert {w for w, files in counts.items() if files >= MIN_FILES and 3 <= len(w) <= 14} == WORDS
 
 
 PROGRAM = """
@@ -80,10 +80,10 @@ if "another-secret7" == config.password: pass
 
 
 def test_a_program_keeps_its_names() -> None:
-    """Names, operators and strings that open nothing stay; an address, a home and what passwords
-    are compared with go.
+    """Names, operators and strings without a secret stay; an address, a home folder and strings
+    that a password is compared with are hidden.
     """
-    changed = Redactor(PRIVATE).python(PROGRAM)
+    changed = Redactor(PRIVATE).redact_python(PROGRAM)
     assert code(changed) == code(PROGRAM)
     for kept in (
         "'conv2d_3x3'",
@@ -150,7 +150,7 @@ def test_a_redacted_program_is_the_same_program(
     form: str, quote: str, secret: str, before: str, after: str
 ) -> None:
     """Whatever is around a secret in a string, the program has the same tokens and compiles, and
-    the secret is gone.
+    the secret is hidden.
     """
     text = form.replace("{}", quote.replace("{}", f"{before} {secret} {after}"))
     text = text.replace("{{", "{").replace("}}", "}")
@@ -158,7 +158,7 @@ def test_a_redacted_program_is_the_same_program(
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
-    changed = Redactor(PRIVATE).python(text)
+    changed = Redactor(PRIVATE).redact_python(text)
     assert code(changed) == code(text)
     assert [type(n) for n in ast.walk(ast.parse(changed))] == [type(n) for n in ast.walk(tree)]
     strings = [n.value for n in ast.walk(ast.parse(changed)) if isinstance(n, ast.Constant)]
@@ -179,8 +179,8 @@ NAMES = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True).filter(
     )
 )
 def test_code_in_a_log_stays(names: list[str]) -> None:
-    """A line of a graph in a log stays as it is, also where its names are those of the user, the
-    host and a secret.
+    """A line of a graph in a log stays unchanged, even when its names equal those of the user, the
+    host or a secret.
     """
     a, b, c, d, e, f = names
     for line in (
@@ -190,7 +190,7 @@ def test_code_in_a_log_stays(names: list[str]) -> None:
     ):
         if "mkowalski" in names:
             continue
-        assert Redactor(PRIVATE).text(line) == line
+        assert Redactor(PRIVATE).redact_text(line) == line
 
 
 @pytest.mark.parametrize(
@@ -213,10 +213,8 @@ def test_code_in_a_log_stays(names: list[str]) -> None:
     ],
 )
 def test_a_line_stays(line: str) -> None:
-    """Versions of packages, products of matrices, keys of tables and passes of the compiler are
-    evidence.
-    """
-    assert Redactor(PRIVATE).text(line) == line
+    """Versions of packages, matrix products, keys of tables and compiler passes are evidence."""
+    assert Redactor(PRIVATE).redact_text(line) == line
 
 
 @pytest.mark.parametrize(
@@ -235,41 +233,41 @@ def test_a_line_stays(line: str) -> None:
         ("from 8.8.4.100", ("8.8.4.100",)),
     ],
 )
-def test_a_name_shows_by_its_place(line: str, gone: tuple[str, ...]) -> None:
-    """A user or a host whose name is a word of code is hidden where only a user or a host can
-    be.
+def test_a_name_is_recognized_by_its_position(line: str, gone: tuple[str, ...]) -> None:
+    """A user or host name that is also a word of code is hidden only where a user or host name is
+    expected.
     """
-    changed = Redactor(PRIVATE).text(line)
+    changed = Redactor(PRIVATE).redact_text(line)
     assert not any(word in changed for word in gone), changed
 
 
 def test_records_are_redacted_by_key() -> None:
-    """Versions of packages and the pass at work stay in JSON; a password beside a user does not."""
-    told: Any = {
+    """Versions of packages and the current pass stay in JSON; a password beside a user does not."""
+    record: Any = {
         "packages": {"tensorrt": "10.13.3.9"},
         "driver_version": "12.8.4.1",
         "pass": "fuse_attention",
         "account_of": {"user": "x", "pass": "opensesame"},
     }
-    found = Redactor().value(told)
+    redacted = Redactor().redact_value(record)
     assert (
-        found["packages"] == told["packages"]
-        and found["driver_version"] == "12.8.4.1"
-        and found["pass"] == "fuse_attention"
+        redacted["packages"] == record["packages"]
+        and redacted["driver_version"] == "12.8.4.1"
+        and redacted["pass"] == "fuse_attention"
     )
-    assert "opensesame" not in str(found)
+    assert "opensesame" not in str(redacted)
 
 
-def test_what_is_no_python_is_redacted_as_text() -> None:
-    """A text that cannot be read as a program is redacted all the same."""
-    with pytest.raises(ValueError, match="no Python"):
+def test_text_that_is_not_python_is_redacted_as_text() -> None:
+    """A text that cannot be parsed as a program is redacted as plain text."""
+    with pytest.raises(ValueError, match="not Python"):
         PythonSource("x = (")
-    assert "<email-1>" in Redactor().python("x = ( bob@corp.example.com")
+    assert "<email-1>" in Redactor().redact_python("x = ( bob@corp.example.com")
 
 
 @given(st.text(max_size=60))
 @settings(max_examples=200, deadline=None)
-def test_any_text_is_taken(text: str) -> None:
-    """No text is refused."""
-    Redactor(PRIVATE).python(text)
+def test_any_text_is_accepted(text: str) -> None:
+    """No text raises an error."""
+    Redactor(PRIVATE).redact_python(text)
     assert not_private.is_setting_value("None")

@@ -1,4 +1,4 @@
-"""Stacks of every tool come into one form."""
+"""Stacks of all tools are converted to one form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ V = "/opt/v/lib/python3.11/site-packages/"
     ],
 )
 def test_files_are_the_same_on_every_machine(file: str, normal: str) -> None:
-    """Where Python, torch and the cache lie is not part of a bug."""
+    """The location of Python, torch and the cache is not part of a bug."""
     assert fr.normalise_file(file) == normal
 
 
@@ -49,18 +49,18 @@ Extension modules: numpy, torch._C (total: 20)
 
 
 def test_a_fatal_error_gives_the_thread_that_died() -> None:
-    """faulthandler's text of a crash, with the frames that name it."""
+    """The text of faulthandler after a crash is parsed, with the frames that identify the crash."""
     fault = fr.parse_fatal(FATAL, 7)
     assert fault is not None
     assert fault.headline == "Segmentation fault"
-    kept, _ = fr.RULES.significant(fr.normalise_frames(fault.frames), 3)
+    kept, _ = fr.RULES.significant_frames(fr.normalise_frames(fault.frames), 3)
     assert [fr.show_frame(f) for f in kept] == ["<generated>:call"]
-    found = phases.phase_of_frames(fr.normalise_frames(fault.frames))
-    assert found is not None and found[0] == "kernel-run"
+    phase = phases.phase_of_frames(fr.normalise_frames(fault.frames))
+    assert phase is not None and phase[0] == "kernel-run"
 
 
-def test_a_fatal_error_that_was_cut_is_still_told() -> None:
-    """A second abort can cut the first one's dump."""
+def test_a_truncated_fatal_error_is_still_reported() -> None:
+    """A second abort can truncate the dump of the first."""
     assert fr.parse_fatal("Fatal Python error: ", 7) is not None
     assert fr.parse_fatal("", 7) is None
 
@@ -83,30 +83,30 @@ def test_a_fatal_error_that_was_cut_is_still_told() -> None:
         ),
     ],
 )
-def test_what_the_runtime_said_survives_interleaving(text: str) -> None:
-    """Two OpenMP threads may abort at once, and write between each other's words; the message may
-    be lost, then.
+def test_the_message_of_the_runtime_survives_interleaving(text: str) -> None:
+    """Two OpenMP threads may abort at once and interleave their output; the message may then be
+    lost.
     """
     is_race = "recursively" in text
-    said = "std::runtime_error" if is_race else "std::runtime_error: index out of bounds"
-    assert fr.parse_terminate(text + " out of bounds\n") == said
+    message = "std::runtime_error" if is_race else "std::runtime_error: index out of bounds"
+    assert fr.parse_terminate(text + " out of bounds\n") == message
     lost = (
         "terminate called after throwing an instance of 'std::runtime_error'\nterminate called"
         " recursively\n"
     )
-    assert not is_race or fr.parse_terminate(lost) == said
+    assert not is_race or fr.parse_terminate(lost) == message
     cut = "terminate called after throwing an instance of 'terminate called recursively\n"
     assert fr.parse_terminate(cut) == "std::terminate"
 
 
 def test_main_thread_of_a_dump() -> None:
-    """The main thread is found by its outermost frame, wherever it stands in the dump."""
+    """The main thread is found by its outermost frame, whatever its position in the dump."""
     threads = fr.parse_faulthandler(FATAL, 7)
     assert [t.is_main for t in threads] == [False, True]
 
 
 def test_py_spy_json() -> None:
-    """py-spy's threads and frames; anything else is refused."""
+    """The threads and frames of py-spy are parsed, and any other JSON raises ValueError."""
     text = (
         '[{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "owns_gil": true, "frames":'
         ' [{"name": "f", "filename": "a.py", "line": 3}]}]'
@@ -118,7 +118,7 @@ def test_py_spy_json() -> None:
 
 
 def test_stable_part_is_what_all_dumps_share() -> None:
-    """Frames are shared from the outermost inward."""
+    """Stacks are compared from the outermost frame inward."""
     a = [Frame("t", "leaf1"), Frame("t", "loop"), Frame("t", "main")]
     b = [Frame("t", "leaf2"), Frame("t", "loop", 9), Frame("t", "main")]
     assert [f.function for f in fr.stable_part([a, b])] == ["loop", "main"]
@@ -126,7 +126,9 @@ def test_stable_part_is_what_all_dumps_share() -> None:
 
 
 def test_the_last_traceback_of_a_text() -> None:
-    """For exceptions that no hook heard: raised before torch, or under another excepthook."""
+    """The last traceback is used for exceptions that no hook reported: raised before torch was
+    imported, or with a different excepthook.
+    """
     text = (
         'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nKeyError:'
         " 'x'\n\nDuring handling of the above exception, another exception occurred:\n\nTraceback"

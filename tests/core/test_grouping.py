@@ -1,19 +1,13 @@
-"""Sightings that were recorded, with what is known of their cause, are grouped by today's rules."""
+"""Recorded sightings with a known cause are grouped by the current rules."""
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from ..conftest import ROOT
+from benchmarks.measurements.nightly import grouping
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import grouping
-
-ROWS = grouping.read(ROOT / "benchmarks" / "data" / "sightings.jsonl")
-NOT_TOLD_APART = {
+ROWS = grouping.read_sightings(grouping.SIGHTINGS)
+NOT_DISTINGUISHED = {
     "crash: kernel-run | SIGSEGV in <generated>:call": (
         "a memory error in generated code says nothing of the operator"
     ),
@@ -27,23 +21,24 @@ SPLIT = {
 }
 
 
-def test_two_bugs_share_no_signature_but_where_it_is_known() -> None:
-    """Of 181 sightings of 35 bugs in three versions of torch, in several models, modes and
+def test_two_bugs_share_no_signature_except_known_cases() -> None:
+    """181 sightings of 35 bugs are from three versions of torch and several models, modes and
     sizes.
     """
-    found = {text.splitlines()[0] for text in grouping.wrong_groups(ROWS)}
-    assert found == set(NOT_TOLD_APART)
+    assert set(grouping.shared_signatures(ROWS)) == set(NOT_DISTINGUISHED)
 
 
-def test_one_bug_has_one_signature_but_where_it_is_known() -> None:
-    """Hosts, sizes, modes and versions change no signature of the others."""
-    assert {text.splitlines()[0] for text in grouping.split_labels(ROWS)} == set(SPLIT)
+def test_one_bug_has_one_signature_except_known_cases() -> None:
+    """Hosts, sizes, modes and versions do not change the signature of any bug without an entry in
+    SPLIT.
+    """
+    assert set(grouping.split_bugs(ROWS)) == set(SPLIT)
 
 
 @pytest.mark.parametrize("method", ["exact message", "three innermost frames"])
-def test_signatures_are_better_than_what_is_at_hand(method: str) -> None:
-    """Precision and recall together beat grouping by the exact message and by the top three
-    frames.
+def test_signatures_are_better_than_simple_grouping(method: str) -> None:
+    """The F1 score of signatures is higher than that of grouping by exact message and by the three
+    innermost frames.
     """
     labels = [row["label"] for row in ROWS]
 

@@ -1,4 +1,4 @@
-"""A journal cut at any byte loses at most the line that was being written."""
+"""A journal that is cut at any byte loses at most the line that was being written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.records.journal_reader import EVENTS, decode_events, decode_now, open_events
+from reprokit.core.records.journal_reader import EVENT_TYPES, decode_events, decode_now, open_events
 from reprokit.core.shared.contract.events import (
     Begin,
     ChainLink,
@@ -50,38 +50,38 @@ EVENT = st.one_of(
 
 @given(st.lists(EVENT, max_size=6), st.integers(0, 2000))
 def test_a_journal_cut_at_any_byte_is_readable(events: list[Event], cut: int) -> None:
-    """Every whole line before the cut comes back as it was written."""
+    """Every whole line before the cut is decoded to the event that was written."""
     lines = [encode_event(e) for e in events]
     data = b"".join(lines)[:cut]
-    found, bad = decode_events(data)
+    decoded, bad = decode_events(data)
     whole = data.count(b"\n")
-    assert found[:whole] == events[:whole]
+    assert decoded[:whole] == events[:whole]
     assert bad <= 1
-    assert len(found) + bad <= whole + 1
+    assert len(decoded) + bad <= whole + 1
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_readable(data: bytes) -> None:
-    """Garbage is counted, never raised."""
-    found, bad = decode_events(data)
-    assert all(isinstance(e, Event) for e in found)
+    """Invalid lines are counted and never raise an error."""
+    decoded, bad = decode_events(data)
+    assert all(isinstance(e, Event) for e in decoded)
     assert bad >= 0
 
 
 def test_an_endless_event_becomes_a_stub() -> None:
-    """A reader is never made to hold an endless line."""
+    """A reader never has to hold an unlimited line."""
     line = encode_event(WarningShown(pid=3, message="x" * (2 * MAX_LINE_BYTES)))
     assert len(line) < 200
     (event,), _ = decode_events(line)
     assert isinstance(event, WarningShown) and event.pid == 3 and event.cut_bytes > MAX_LINE_BYTES
 
 
-def test_every_event_comes_back() -> None:
-    """Each class of the contract is read as it was written, and a name that is not known is left
-    out.
+def test_every_event_is_restored() -> None:
+    """Each event class of the contract is restored from its line, and an event with an unknown name
+    is left out.
     """
-    told = [kind() for kind in EVENTS.values()]
-    assert decode_events(b"".join(map(encode_event, told))) == (told, 0)
+    events = [kind() for kind in EVENT_TYPES.values()]
+    assert decode_events(b"".join(map(encode_event, events))) == (events, 0)
     assert decode_events(b'{"ev": "of a later version", "name": "x"}\n') == ([], 0)
 
 
@@ -89,20 +89,18 @@ def test_every_event_comes_back() -> None:
 def test_the_record_of_now_is_overwritten_whole(
     where: str, repeated: str, t: float, repeats: int
 ) -> None:
-    """A shorter record leaves nothing of a longer one behind, and no text, however odd, hides the
-    count.
-    """
+    """A shorter record leaves nothing of a longer one behind, and no text hides the count."""
     data = bytearray(encode_now(Now(1.0, "line", "y" * 1000, 5, "z" * 1000)))
     data[:] = encode_now(Now(t, "node", where, repeats, repeated))
     assert len(data) == NOW_BYTES
-    found = decode_now(bytes(data))
-    assert (found.unit, found.repeats) == ("node", repeats) and abs(found.t - t) < 0.01
+    record = decode_now(bytes(data))
+    assert (record.unit, record.repeats) == ("node", repeats) and abs(record.t - t) < 0.01
     if where.isascii() and where.isprintable() and len(where) < 200:
-        assert found.where == where
+        assert record.where == where
 
 
 def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:
-    """What an exception left open is closed by the end of what it was begun in."""
+    """An event that an exception left open is closed by the end of its enclosing event."""
     rows = [
         ("begin", "a", 1),
         ("begin", "b", 1),
@@ -118,8 +116,8 @@ def test_open_events_are_those_of_the_thread_that_wrote_last() -> None:
     assert open_events([]) == []
 
 
-def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
-    """A field of the wrong type has its default, so that no reader after it has to check."""
+def test_invalid_fields_that_a_target_wrote_are_replaced() -> None:
+    """A field of the wrong type gets its default, so no reader has to check it."""
     odd = [
         {"ev": "begin", "name": ["a"], "tid": [1], "t": "now"},
         {"ev": "process", "rank": "\u00b2", "world_size": "9" * 99, "can_dump": True},
@@ -128,7 +126,7 @@ def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
         {"ev": "graph", "n": "x", "nodes": 1e400},
         {"ev": "progress", "count": "abc", "dropped": True},
     ]
-    found, bad = decode_events(b"".join(json.dumps(e).encode() + b"\n" for e in odd))
+    decoded, bad = decode_events(b"".join(json.dumps(e).encode() + b"\n" for e in odd))
     assert bad == 0
     empty = [
         Begin(),
@@ -138,5 +136,5 @@ def test_what_a_target_wrote_into_its_own_journal_is_made_sound() -> None:
         Graph(),
         Progress(),
     ]
-    assert found == empty
-    assert open_events(found)
+    assert decoded == empty
+    assert open_events(decoded)

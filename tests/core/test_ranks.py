@@ -1,11 +1,13 @@
-"""Several ranks: who waits, who is elsewhere, who never came."""
+"""The diagnosis of several ranks names the rank that waits, the rank that is elsewhere, and the
+rank that never started.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from reprokit.core.judge.hangs import ranks
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence, ProcessState, ThreadState
@@ -18,8 +20,8 @@ BASE = Observation(
 
 
 def run(stacks: dict[int, tuple[Frame, ...]], world_size: int = 0) -> Observation:
-    """Rank n is process 100 + n and stands on these frames, innermost first; an empty stack has
-    ended.
+    """Return the observation of a job in which rank n is process 100 + n with these frames,
+    innermost first. A rank with an empty stack has ended.
     """
     dumps, processes = [], []
     for rank, frames in stacks.items():
@@ -34,7 +36,7 @@ def run(stacks: dict[int, tuple[Frame, ...]], world_size: int = 0) -> Observatio
     seen = replace(
         BASE, dumps=tuple(dumps), evidence=Evidence(tuple(processes)), ranks=where, world_size=size
     )
-    return ranks.odd_one_out(replace(seen, main_pid=100))
+    return ranks.choose_waiting_rank(replace(seen, main_pid=100))
 
 
 def waits(name: str) -> tuple[Frame, ...]:
@@ -45,33 +47,35 @@ SLEEPS = (Frame("/home/bob/data.py", "load", 44), TRAIN)
 LOWERING = (Frame(SITE + "torch/_inductor/lowering.py", "f", 1), TRAIN)
 
 
-def test_the_odd_one_out_stands_first() -> None:
-    """Three ranks wait, one does not: that one is named first, with its place."""
-    verdict = judge(
+def test_the_rank_that_differs_is_first() -> None:
+    """Three ranks wait and one does not: the path names that rank first, with its position in the
+    program.
+    """
+    verdict = judge_run(
         run({0: waits("all_reduce"), 1: waits("all_reduce"), 2: SLEEPS, 3: waits("all_reduce")})
     )
     assert (verdict.kind, verdict.phase, verdict.cause) == ("hang", "collective", "collective")
-    assert verdict.path[0].startswith("rank 2 is elsewhere: sleep at data.py:44 in load")
+    assert verdict.path[0].startswith("rank 2 is not in a collective: sleep at data.py:44 in load")
     assert "rank 0 waits in all_reduce, called at train.py:12 in step" in verdict.path
 
 
-def test_a_rank_that_ended_or_never_came_is_told() -> None:
-    """Waiting for nobody."""
-    gone = judge(run({0: waits("barrier"), 1: ()}))
+def test_a_rank_that_ended_or_never_started_is_reported() -> None:
+    """The ranks wait for a rank that will not arrive."""
+    gone = judge_run(run({0: waits("barrier"), 1: ()}))
     assert (gone.cause, gone.path[0]) == ("collective", "rank 1 has ended")
-    never = judge(run({0: waits("barrier"), 1: waits("barrier")}, world_size=4))
-    assert "2 of 4 ranks are not seen on this machine" in never.detail
+    never = judge_run(run({0: waits("barrier"), 1: waits("barrier")}, world_size=4))
+    assert "2 of 4 ranks are not on this machine" in never.detail
 
 
 def test_ranks_that_wait_in_different_operations_disagree() -> None:
-    """A mismatch is the bug itself."""
-    verdict = judge(run({0: waits("all_reduce"), 1: waits("broadcast")}))
-    assert "the ranks disagree: all_reduce and broadcast" in verdict.detail
+    """The disagreement is the bug itself."""
+    verdict = judge_run(run({0: waits("all_reduce"), 1: waits("broadcast")}))
+    assert "the ranks disagree: they wait in all_reduce and in broadcast" in verdict.detail
 
 
 def test_a_rank_that_is_stuck_in_the_compiler_is_the_cause() -> None:
-    """The others only wait for it."""
+    """The other ranks only wait for it."""
     seen = run({0: waits("all_reduce"), 1: LOWERING})
-    verdict = judge(replace(seen, main_pid=101))
+    verdict = judge_run(replace(seen, main_pid=101))
     assert (verdict.phase, verdict.cause) == ("lowering", "sleep")
-    assert ranks.odd_one_out(replace(seen, main_pid=101)).main_pid == 101
+    assert ranks.choose_waiting_rank(replace(seen, main_pid=101)).main_pid == 101

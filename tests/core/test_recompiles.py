@@ -1,28 +1,32 @@
-"""Recompiles and graph breaks, from what Dynamo says of them."""
+"""Recompiles and graph breaks are read from the messages of Dynamo."""
 
 import dataclasses
 
 from reprokit.core.records import recompiles
 from reprokit.core.shared.contract.events import GraphBreakFound, Recompile
 
-SAID = (
+REASON = (
     "0/3: self.n == 3                                              # self.n += 1  # x/model.py:19"
     " in forward (HINT: torch.compile considers integer attributes of the nn.Module to be"
     " static.)\nUser stack trace:\n  File ..."
 )
 
 
-def test_the_guard_the_line_and_the_place_are_read() -> None:
-    """Of one reason that torch 2.13 gave."""
-    assert recompiles.read_guard(SAID) == ("self.n == 3", "self.n += 1", "x/model.py:19 in forward")
+def test_the_guard_the_line_and_the_location_are_parsed() -> None:
+    """The guard, the source line and its location are parsed from a message of torch 2.13."""
+    assert recompiles.read_guard(REASON) == (
+        "self.n == 3",
+        "self.n += 1",
+        "x/model.py:19 in forward",
+    )
     assert recompiles.read_guard("0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4")[
         0
     ].startswith("tensor 'x'")
     assert recompiles.read_guard("") == ("", "", "")
 
 
-def test_a_guard_is_one_in_every_model() -> None:
-    """Numbers and the names of locals are the program's; attributes say what the bug is about."""
+def test_a_guard_is_the_same_in_every_model() -> None:
+    """Numbers and the names of locals belong to the program; attributes identify the bug."""
     same = {
         recompiles.normalise_guard(g)
         for g in (
@@ -40,8 +44,8 @@ def test_a_guard_is_one_in_every_model() -> None:
     assert len(sizes) == 1
 
 
-def test_the_worst_function_stands_first_with_what_changes() -> None:
-    """One that hit its limit before one that only was compiled often."""
+def test_the_worst_function_is_first_with_the_changing_value() -> None:
+    """A function that hit its limit is listed before a function that was only compiled often."""
     often = [
         Recompile(function="f", file="a.py", line=1, cid=f"0/{i}", reasons=[f"0/{i}: x.n == {i}"])
         for i in range(7)
@@ -55,16 +59,16 @@ def test_the_worst_function_stands_first_with_what_changes() -> None:
     assert second.changes == "x.n == 0, then x.n == 6"
 
 
-def test_a_break_that_is_heard_again_where_its_function_is_given_up_counts_once() -> None:
-    """Dynamo raises the same break through the frame that it then skips."""
+def test_a_break_that_is_raised_again_for_a_skipped_frame_counts_once() -> None:
+    """Dynamo raises the same break again through the frame that it then skips."""
     event = GraphBreakFound(reason="Data-dependent branching", where="a.py:3")
-    (found,) = recompiles.graph_breaks([event, dataclasses.replace(event, is_given_up=True)])
-    assert found.count == 1 and found.is_given_up
+    (graph_break,) = recompiles.graph_breaks([event, dataclasses.replace(event, is_given_up=True)])
+    assert graph_break.count == 1 and graph_break.is_given_up
     assert recompiles.graph_breaks([event, event])[0].count == 2
 
 
-def test_what_is_damaged_is_no_error() -> None:
-    """Journals may be cut."""
+def test_a_damaged_event_is_not_an_error() -> None:
+    """A truncated journal does not raise an error."""
     assert (
         recompiles.recompiled_functions([Recompile(), Recompile(reasons=[])], {}, {})[0].count == 2
     )

@@ -1,4 +1,4 @@
-"""Nothing secret leaves, and nothing that diagnoses a bug is mangled."""
+"""Redaction removes every secret and changes nothing that is needed for a diagnosis."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ SECRETS = st.one_of(
     token("nvapi-", 40),
     st.just("S3cr3tValueOfAVariable"),
 )
-# Text in which a token can stand: its neighbours must not be letters that would make it another
-# word.
+# Text that can surround a token: its neighbours must not be letters, which would change the word.
 AROUND = (
     st.text(string.printable, max_size=60).map(lambda t: t + " ")
     | st.just("")
@@ -54,32 +53,32 @@ AROUND = (
 @settings(max_examples=400, deadline=None)
 @given(AROUND, SECRETS, st.text(string.printable, max_size=60).map(lambda t: " " + t))
 def test_a_known_token_never_survives(before: str, secret: str, after: str) -> None:
-    """Whatever stands around a token, it is gone from the result."""
-    assert secret not in Redactor(PRIVATE).text(before + secret + after)
+    """Whatever surrounds a token, the token is removed."""
+    assert secret not in Redactor(PRIVATE).redact_text(before + secret + after)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.text(max_size=400))
 def test_redacting_twice_changes_nothing(text: str) -> None:
-    """Placeholders are not taken for secrets, so texts can pass through more than once."""
-    once = Redactor(PRIVATE).text(text)
-    assert Redactor(PRIVATE).text(once) == once
+    """Placeholders are not taken for secrets, so texts can be redacted more than once."""
+    once = Redactor(PRIVATE).redact_text(text)
+    assert Redactor(PRIVATE).redact_text(once) == once
 
 
 @settings(max_examples=200, deadline=None)
 @given(SECRETS, SECRETS)
-def test_the_same_secret_has_the_same_placeholder(one: str, two: str) -> None:
-    """Placeholders can be followed through a pack: equal for equal secrets, different for different
-    ones.
+def test_the_same_secret_has_the_same_placeholder(secret: str, second_secret: str) -> None:
+    """Placeholders are equal for equal secrets and different for different ones, so a reader can
+    follow them through a pack.
     """
     redactor = Redactor(PRIVATE)
-    first, again, other = (
-        redactor.text(f"a {one} b"),
-        redactor.text(f"a {one} b"),
-        redactor.text(f"a {two} b"),
+    first, again, different = (
+        redactor.redact_text(f"a {secret} b"),
+        redactor.redact_text(f"a {secret} b"),
+        redactor.redact_text(f"a {second_secret} b"),
     )
     assert first == again
-    assert (first == other) == (one == two)
+    assert (first == different) == (secret == second_secret)
 
 
 NAME = st.sampled_from(
@@ -107,8 +106,8 @@ VALUE = st.text(LETTERS + "+/._-", min_size=12, max_size=40).filter(
     ),
 )
 def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: str) -> None:
-    """KEY=value, shell exports, YAML and JSON: the name stays, the value goes."""
-    text = Redactor().text(form.format(n=name, v=value))
+    """In KEY=value, shell exports, YAML and JSON the name stays and the value is hidden."""
+    text = Redactor().redact_text(form.format(n=name, v=value))
     assert value not in text
     assert name in text
 
@@ -116,8 +115,8 @@ def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: s
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(NAME, VALUE, min_size=1), st.integers(0, 4))
 def test_json_stays_json(values: dict[str, str], indent: int) -> None:
-    """A redacted JSON document still parses, and has the same keys."""
-    text = Redactor(PRIVATE).text(
+    """A redacted JSON document still parses and has the same keys."""
+    text = Redactor(PRIVATE).redact_text(
         json.dumps(
             {"env": values, "path": "/home/bob/x", "log": "line\nmail bob@example.com"},
             indent=indent,
@@ -232,9 +231,11 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
         ("Al <alice@acme.online>, bob@corp.systems", "alice"),
     ],
 )
-def test_what_is_private_is_hidden(text: str, gone: str) -> None:
-    """People, machines, addresses and credentials, in the forms that logs show them."""
-    assert gone not in Redactor(PRIVATE).text(text)
+def test_private_data_is_hidden(text: str, gone: str) -> None:
+    """People, machines, addresses and credentials are hidden in the forms in which logs show
+    them.
+    """
+    assert gone not in Redactor(PRIVATE).redact_text(text)
 
 
 @pytest.mark.parametrize(
@@ -287,22 +288,22 @@ def test_what_is_private_is_hidden(text: str, gone: str) -> None:
         '"cache_key": "fxgraph1234abcd", CACHE_KEY=short',
     ],
 )
-def test_what_diagnoses_is_left_alone(text: str) -> None:
-    """Torch paths, kernel names, hashes, versions and code come through to the letter."""
-    assert Redactor(PRIVATE).text(text) == text
+def test_data_for_the_diagnosis_stays(text: str) -> None:
+    """Torch paths, kernel names, hashes, versions and code stay unchanged."""
+    assert Redactor(PRIVATE).redact_text(text) == text
 
 
 def test_a_user_named_like_a_package_hides_only_the_home() -> None:
-    """A user called torch must not cost us every torch path."""
+    """The paths of torch stay when a user is called torch."""
     redactor = Redactor(PrivateNames(users=("torch",), homes=("/home/torch",)))
     assert (
-        redactor.text("/home/torch/x.py: torch/_dynamo/utils.py")
+        redactor.redact_text("/home/torch/x.py: torch/_dynamo/utils.py")
         == "<home>/x.py: torch/_dynamo/utils.py"
     )
 
 
-def test_only_listed_variables_may_leave() -> None:
-    """The environment goes by an allow-list, and a secret's name overrules it."""
+def test_only_listed_variables_are_recorded() -> None:
+    """The environment is limited by an allow-list, and a secret name overrides the list."""
     for name in (
         "TORCH_LOGS",
         "TORCHINDUCTOR_CACHE_DIR",
@@ -339,29 +340,31 @@ def test_only_listed_variables_may_leave() -> None:
     ["a.", "-0.1234", "A_", "a@", "1:", "a://", "--a-", "x=", '\\"', "/home/", "::", "secret"],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    """Twice the text takes about twice as long: no rule may scan a long run again and again."""
+    """Twice the text takes about twice the time: no rule scans a long run of characters
+    repeatedly.
+    """
     import time
 
     def cpu_s(size: int) -> float:
         text = "token password key " + unit * (size // len(unit))
         redactor, began = Redactor(PRIVATE), time.process_time()
-        redactor.text(text)
+        redactor.redact_text(text)
         return time.process_time() - began
 
     cpu_s(1_000)
-    # quadratic growth over a factor of 16 would be 256; the floor keeps the clock's grain out
+    # quadratic growth over a factor of 16 would be 256; the minimum excludes the clock's resolution
     assert cpu_s(160_000) < 60 * max(cpu_s(10_000), 0.01)
 
 
 def test_names_that_json_would_escape() -> None:
     """A name outside ASCII is hidden in JSON texts too, escaped or not."""
     redactor = Redactor(PRIVATE)
-    assert "rg" not in redactor.text('{"path": "/home/j\\u00f6rg/x"}')
-    assert "jörg" not in redactor.text("/home/jörg/x")
+    assert "rg" not in redactor.redact_text('{"path": "/home/j\\u00f6rg/x"}')
+    assert "jörg" not in redactor.redact_text("/home/jörg/x")
 
 
-def test_structure_tells_secrets_that_text_does_not() -> None:
-    """The value of a secret's key and the word after a secret's flag, in records and JSON
+def test_structure_reveals_secrets_that_text_does_not() -> None:
+    """The value of a secret key and the word after a secret option are hidden in records and JSON
     documents.
     """
     redactor = Redactor(PRIVATE)
@@ -371,7 +374,7 @@ def test_structure_tells_secrets_that_text_does_not() -> None:
         "max_tokens": "512",
         "cache": "kept",
     }
-    assert redactor.value(value) == {
+    assert redactor.redact_value(value) == {
         "HF_TOKEN": "<token-1>",
         "argv": ["x", "--api-key", "<token-2>"],
         "max_tokens": "512",
@@ -381,8 +384,8 @@ def test_structure_tells_secrets_that_text_does_not() -> None:
         {"log": "Enter password: ", "x": 'pa"ss at /home/bob/x\nbob@corp.example.com wrote'}
     )
     assert (
-        json.loads(redactor.json_lines(line + "\n{cut")[: -len("\n{cut")])["x"]
+        json.loads(redactor.redact_json_lines(line + "\n{cut")[: -len("\n{cut")])["x"]
         == 'pa"ss at <home>/x\n<email-1> wrote'
     )
-    assert json.loads(redactor.json('{"a": [1, "/home/bob"]}')) == {"a": [1, "<home>"]}
-    assert "bob" not in redactor.json('{"a": "/home/bob')
+    assert json.loads(redactor.redact_json('{"a": [1, "/home/bob"]}')) == {"a": [1, "<home>"]}
+    assert "bob" not in redactor.redact_json('{"a": "/home/bob')

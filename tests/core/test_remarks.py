@@ -1,4 +1,4 @@
-"""Warnings of the compiler are told once each."""
+"""Compiler warnings are reported once each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
 def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
-    """Numbers and symbols differ, the warning does not; symbolic shapes stand first, the user's
-    warnings not at all.
+    """Numbers and symbols differ, but the warning is the same. Symbolic shapes are first, and the
+    user's own warnings are left out.
     """
     events = [
         WarningShown(
@@ -29,13 +29,13 @@ def test_the_same_warning_of_every_symbol_is_one_remark() -> None:
         ),
         WarningShown(),
     ]
-    found = group_warnings(events)
-    assert [(r.about, r.count) for r in found] == [
+    remarks = group_warnings(events)
+    assert [(r.about, r.count) for r in remarks] == [
         ("symbolic shapes", 9),
         ("symbolic shapes", 1),
         ("torch._inductor.utils", 1),
         ("UserWarning", 1),
     ]
-    assert str(found[0]).startswith(
+    assert str(remarks[0]).startswith(
         "the compiler warned 9 times (symbolic shapes): _maybe_guard_rel()"
     )

@@ -1,4 +1,4 @@
-"""Which remedies are worth a try: what the bisection found is called by what it is."""
+"""Remedies are selected by the kind of component that the bisection found."""
 
 import pytest
 
@@ -23,11 +23,13 @@ def names(among: str, **compile: object) -> list[str]:
         ("", []),
     ],
 )
-def test_what_it_takes_is_left_out_by_its_own_name(among: str, offered: list[str]) -> None:
-    """A lowering is no pass, and only an operator has a place at which a graph can break."""
+def test_the_component_that_causes_the_failure_is_left_out_by_name(
+    among: str, offered: list[str]
+) -> None:
+    """A lowering is not a pass, and only at an operator can a graph break."""
     assert names(among) == offered
 
 
-def test_no_graph_break_where_a_whole_graph_is_asked_for() -> None:
-    """With fullgraph=True a graph break is a failure of its own."""
+def test_no_graph_break_with_fullgraph() -> None:
+    """With fullgraph=True a graph break is an error."""
     assert names("lowerings", fullgraph=True) == ["without the lowering of relu"]

@@ -1,4 +1,6 @@
-"""Who is responsible, as a table from evidence to party; and what may be filed."""
+"""A table maps evidence to the responsible party, and the party decides whether an issue may be
+filed.
+"""
 
 from __future__ import annotations
 
@@ -74,13 +76,13 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_own_code_is_what_the_compiler_called(name: str) -> None:
-    """The innermost frame that says something decides; the caller of the compiler and its libraries
-    do not.
+def test_own_code_is_code_that_the_compiler_called(name: str) -> None:
+    """The innermost frame that belongs to user code or the compiler decides; the caller of the
+    compiler and its libraries do not.
     """
-    frames, place = FRAMES[name]
-    found = ownership.called_by_compiler(frames)
-    assert (found.at if found else "") == place
+    frames, location = FRAMES[name]
+    frame = ownership.called_by_compiler(frames)
+    assert (frame.at if frame else "") == location
 
 
 def raised(*frames: Frame, type: str = "KeyError", message: str = "'x'") -> dict[str, Any]:
@@ -355,19 +357,21 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("name", TABLE)
 def test_the_evidence_names_the_party(name: str) -> None:
-    """Each party has its evidence, in words; where there is none, torch is what is left of a
-    compile that failed.
+    """Each party is named with its evidence in sentences; without other evidence, torch is
+    responsible for a failed compilation.
     """
-    kind, phase, cause, evidence, party, place = TABLE[name]
-    found = decide_responsible(
+    kind, phase, cause, evidence, party, location = TABLE[name]
+    responsible = decide_responsible(
         Verdict(kind, phase, cause, "What was seen."), Observation(**evidence)
     )
-    assert (found.party, found.place) == (party, place), found
-    assert all(text.endswith(".") for text in found.because) and bool(found.because) is bool(party)
+    assert (responsible.party, responsible.place) == (party, location), responsible
+    assert all(text.endswith(".") for text in responsible.because) and bool(
+        responsible.because
+    ) is bool(party)
 
 
 def test_a_simulated_gpu_has_no_driver() -> None:
-    """Its driver's words are a gap of the simulation."""
+    """An error message of the driver of a simulated GPU is a gap of the simulation."""
     seen = Observation(
         **raised(GENERATED, message="CUDA driver version is insufficient"), simulated=("H100",)
     )
@@ -378,7 +382,7 @@ def test_a_simulated_gpu_has_no_driver() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "party", "place", "why"),
+    ("kind", "party", "location", "why"),
     [
         ("exception", "torch", "", ""),
         ("exception", "triton", "", ""),
@@ -396,17 +400,17 @@ def test_a_simulated_gpu_has_no_driver() -> None:
             "the failure is in the custom operator mylib::twist, which is not torch's",
         ),
         ("oom", "machine", "", "the machine is responsible, not the compiler"),
-        ("exception", "driver", "", "the driver of the GPU is responsible, not the compiler"),
+        ("exception", "driver", "", "the GPU driver is responsible, not the compiler"),
         ("hang", "unknown", "", "nothing shows who is responsible"),
         ("error-in-eager", "user", AT, "nothing shows that the compiler is at fault"),
         ("ok", "", "", "nothing failed"),
     ],
 )
-def test_only_what_is_torchs_or_tritons_is_filed(
-    kind: str, party: str, place: str, why: str
+def test_only_failures_of_torch_or_triton_are_filed(
+    kind: str, party: str, location: str, why: str
 ) -> None:
-    """All else has a reason, which names the place."""
-    verdict = Verdict(kind, None, None, "Seen.", responsible=party, responsible_place=place)
+    """A verdict that is not filed has a reason, which names the location."""
+    verdict = Verdict(kind, None, None, "Seen.", responsible=party, responsible_place=location)
     assert why_not_filed(verdict) == why
     upstream = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
     assert repository_for(verdict) == ("" if why else upstream[party])

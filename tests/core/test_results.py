@@ -1,4 +1,4 @@
-"""What one comparison came to, in words and for the rules."""
+"""The result of a comparison is tested in words and as input of the rules."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import journal_reader
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -31,7 +31,7 @@ HEALTHY = Observation(
 
 
 def verdict_of(comparison: Comparison, **more: Any) -> Any:
-    return judge(dataclasses.replace(HEALTHY, comparison=comparison, **more))
+    return judge_run(dataclasses.replace(HEALTHY, comparison=comparison, **more))
 
 
 @pytest.mark.parametrize(
@@ -45,25 +45,25 @@ def verdict_of(comparison: Comparison, **more: Any) -> Any:
         (
             Comparison((), 0, 2, 2),
             "ok",
-            "2 tensors that it gave, changed or accumulated are eager's within tolerance",
+            "the 2 tensors that it returned, changed or accumulated are equal to those of eager",
         ),
         (
             Comparison((EAGERS,), 1, 2, 2),
             "ok",
-            "nearer to float64 than eager's, which is the side that departs",
+            "nearer to the float64 run than the results of eager are",
         ),
         (Comparison((LITTLE,), 1, 2, 2), "ok", "differ a little, and there is no float64 run"),
         (
             Comparison((WRONG,), 1, 2, 2, unsteady=("output",)),
             "ok",
-            "eager itself gives another output each time",
+            "eager itself gives a different output each time",
         ),
         (
             Comparison((WRONG, LITTLE), 2, 2, 2, unsteady=("argument[0]",)),
             "wrong-result",
             "output: values at [3]",
         ),
-        (Comparison((), 0, 0, 0), "ok", "no call of a compiled callable gave a result"),
+        (Comparison((), 0, 0, 0), "ok", "no call of a compiled callable returned a result"),
         (
             Comparison((), 0, 2, 2, skipped_calls=3, skipped_tensors=1),
             "ok",
@@ -76,18 +76,18 @@ def verdict_of(comparison: Comparison, **more: Any) -> Any:
         ),
     ],
 )
-def test_only_what_is_steady_and_compiled_codes_fault_is_wrong(
+def test_only_a_steady_difference_of_compiled_code_is_wrong(
     comparison: Comparison, kind: str, words: str
 ) -> None:
-    """One unsteady result acquits itself, not the others; a small difference without a judge is
-    told, not accused.
+    """An unsteady result excludes only itself; a small difference without a float64 run is reported
+    but is not a failure.
     """
-    found = verdict_of(comparison)
-    assert found.kind == kind
-    assert words.lower() in (found.reason + " ".join(found.evidence)).lower()
+    verdict = verdict_of(comparison)
+    assert verdict.kind == kind
+    assert words.lower() in (verdict.reason + " ".join(verdict.evidence)).lower()
 
 
-def test_another_exception_is_a_story_of_its_own() -> None:
+def test_a_different_exception_has_its_own_verdict() -> None:
     """An AssertionError may be the program's own check of its results; a TypeError is not."""
     from reprokit.core.records.dumps import Link, Raised
 
@@ -97,8 +97,8 @@ def test_another_exception_is_a_story_of_its_own() -> None:
         assert verdict_of(wrong, raised=raised, exit_status=1).kind == kind
 
 
-def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
-    """An infinity is a NaN a few operators further; a gradient is of the backward."""
+def test_wrong_numbers_are_one_family_at_any_position() -> None:
+    """An infinity becomes a NaN a few operators later; a gradient belongs to the backward pass."""
     titles = set()
     for what in ("values", "nan", "inf", "integers"):
         seen = dataclasses.replace(
@@ -107,7 +107,7 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
             first_rung="inductor",
             departs="acosh",
         )
-        titles.add(sign(judge(seen), seen).title)
+        titles.add(sign_verdict(judge_run(seen), seen).title)
     assert titles == {"wrong-result: inductor | numbers @ acosh"}
     gradient = dataclasses.replace(WRONG, name="gradient of argument[0]")
     assert result_comparison.difference_family((gradient,)) == "numbers of the backward"
@@ -118,16 +118,18 @@ def test_wrong_numbers_are_one_family_wherever_they_are_looked_at() -> None:
     )
 
 
-def read(**told: object) -> Comparison:
-    event = journal_reader.event_from_json({"ev": "compared", **told})
+def read_comparison(**fields: object) -> Comparison:
+    event = journal_reader.event_from_json({"ev": "compared", **fields})
     assert isinstance(event, events.Compared)
     return result_comparison.comparison_of_event(event)
 
 
-def test_it_comes_back_from_its_event_and_damage_is_left_out() -> None:
-    """A run directory is read again; a stranger's may hold anything."""
+def test_a_comparison_is_restored_and_damage_is_left_out() -> None:
+    """A comparison is restored from its event, and damaged events, which a foreign run directory
+    may have, give no differences.
+    """
     whole = Comparison((WRONG, LITTLE), 2, 3, 3, True, ("output",), True, True)
-    assert read(**to_json(whole)) == whole
+    assert read_comparison(**to_json(whole)) == whole
     for damaged in (
         {"differences": 5},
         {"unsteady": 5},
@@ -135,8 +137,10 @@ def test_it_comes_back_from_its_event_and_damage_is_left_out() -> None:
         {"count": "x"},
         {},
     ):
-        assert read(**damaged) == Comparison()
+        assert read_comparison(**damaged) == Comparison()
     assert (
-        read(differences=[{**to_json(WRONG), "index": 5, "max_abs": None}]).differences[0].index
+        read_comparison(differences=[{**to_json(WRONG), "index": 5, "max_abs": None}])
+        .differences[0]
+        .index
         == ()
     )

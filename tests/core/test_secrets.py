@@ -1,5 +1,5 @@
-"""Every kind of secret is hidden in every channel: generated from the tables, so that a new row is
-tested at once.
+"""Every kind of secret is hidden in every channel. The tests are generated from the tables, so a
+new row is tested at once.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from hypothesis import strategies as st
 from reprokit.core.redaction.redactor import Redactor, command_text
 from reprokit.core.redaction.rules import command_secrets, secret_names, service_keys, token_formats
 from reprokit.core.redaction.rules.token_formats import TokenFormat
-from tests import planted
+from tests.support import planted_secrets
 
-SHAPES = (*token_formats.SHAPES, *service_keys.SHAPES)
+SHAPES = (*token_formats.FORMATS, *service_keys.FORMATS)
 README = Path(__file__).parents[2] / "README.md"
 
 
 def hidden(text: str) -> str:
-    """The text as a pack has it; hiding it again changes nothing."""
-    found = Redactor().text(text)
-    assert Redactor().text(found) == found
-    return found.replace("\0", "")
+    """Return the text as a pack has it, and check that redacting it again changes nothing."""
+    redacted = Redactor().redact_text(text)
+    assert Redactor().redact_text(redacted) == redacted
+    return redacted.replace("\0", "")
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_each_row_is_hidden(shape: TokenFormat) -> None:
     """A token of each row of the tables is hidden, alone and in each channel."""
-    for number, (name, channel) in enumerate(planted.CHANNELS.items()):
+    for number, (name, channel) in enumerate(planted_secrets.CHANNELS.items()):
         if shape.before and name == "a word before it":
-            continue  # what must be before it is
-        text, secret = planted.token(shape, random.Random(number))
-        found = hidden(channel(text))
-        assert not planted.shows(found, secret), (name, channel(text), found)
+            continue  # the channel's word would replace the word that must precede this token
+        text, secret = planted_secrets.make_token(shape, random.Random(number))
+        redacted = hidden(channel(text))
+        assert not planted_secrets.shows_secret(redacted, secret), (name, channel(text), redacted)
 
 
 @pytest.mark.parametrize("place", command_secrets.PLACES, ids=lambda place: place.name)
 def test_each_place_is_hidden(place: command_secrets.SecretPlace) -> None:
-    """What is in each place that shows a secret is hidden: headers, flags of programs, parameters,
-    lines of files.
+    """The value at each position that reveals a secret is hidden: headers, options of programs,
+    parameters, lines of files.
     """
     compiled = re.compile(place.pattern, place.flags)
     for number in range(6):
-        text = planted.example(place.pattern, random.Random(number), place.flags)
+        text = planted_secrets.make_example(place.pattern, random.Random(number), place.flags)
         match = compiled.search(text)
         assert match is not None
         secret = match["secret"]
@@ -56,7 +56,7 @@ def test_each_place_is_hidden(place: command_secrets.SecretPlace) -> None:
             or len(secret.strip()) < 6
         ):
             continue
-        assert secret not in Redactor().text(text), text
+        assert secret not in Redactor().redact_text(text), text
 
 
 NAMES = st.sampled_from(
@@ -96,43 +96,43 @@ FORMS = {
 @given(
     NAMES,
     st.sampled_from([*FORMS]),
-    st.sampled_from([*planted.CHANNELS]),
+    st.sampled_from([*planted_secrets.CHANNELS]),
     st.randoms(use_true_random=False),
 )
 def test_a_named_secret_is_hidden(
     name: str, form: str, channel: str, chance: random.Random
 ) -> None:
-    """The value of a name that holds secrets is hidden in every form of assignment, in every
-    channel.
-    """
-    secret = planted.password(chance)
+    """The value of a secret name is hidden in every form of assignment, in every channel."""
+    secret = planted_secrets.make_password(chance)
     text = FORMS[form].format(n=name, s=secret, p=name if name.endswith("s") else f"{name}s")
     if channel == "a word before it" and form not in ("a variable", "a property"):
         channel = "text"
-    found = hidden(planted.CHANNELS[channel](text))
-    assert not planted.shows(found, secret), found
+    redacted = hidden(planted_secrets.CHANNELS[channel](text))
+    assert not planted_secrets.shows_secret(redacted, secret), redacted
 
 
 @settings(max_examples=120, deadline=None)
 @given(
     NAMES,
-    st.text(planted.LETTERS + " '\"\\{}:=,!", min_size=8, max_size=30).filter(lambda s: s.strip()),
+    st.text(planted_secrets.LETTERS + " '\"\\{}:=,!", min_size=8, max_size=30).filter(
+        lambda s: s.strip()
+    ),
 )
 @example("password", "0000000,")
 def test_structure_hides_any_value(name: str, secret: str) -> None:
-    """In records and JSON the value under the name of a secret, and the word after its flag, is
-    hidden whatever it is.
+    """In records and JSON the value under a secret name, and the word after its option, is hidden
+    whatever it is.
     """
-    found = Redactor().value(
+    redacted = Redactor().redact_value(
         {
             "a": [{name: secret}],
             "argv": ["x", f"--{name}", secret],
             "one": {"name": name, "value": secret},
         }
     )
-    if secret_names.sureness(name) == secret_names.PASSWORD:
-        assert found["a"][0][name] != secret and found["one"]["value"] != secret
-        assert secret not in found["argv"] or secret.startswith("--")
+    if secret_names.name_sureness(name) == secret_names.PASSWORD:
+        assert redacted["a"][0][name] != secret and redacted["one"]["value"] != secret
+        assert secret not in redacted["argv"] or secret.startswith("--")
         assert secret not in command_text(["x", f"--{name}", secret]).removeprefix(f"x --{name}")
 
 
@@ -145,7 +145,7 @@ def test_structure_hides_any_value(name: str, secret: str) -> None:
     " fx_graph_cache_key dispatch_key token_embedding".split(),
 )
 def test_names_of_machine_learning_hold_no_secret(name: str) -> None:
-    """token, key, pass and session are words of models and compilers too."""
+    """token, key, pass and session are also words of models and compilers."""
     for value in ("3", "conv2d", "f32[4, 8]", "x.y.z", "train", "fxgraph1234abcd"):
         for text in (
             f"{name}={value}",
@@ -154,14 +154,14 @@ def test_names_of_machine_learning_hold_no_secret(name: str) -> None:
             f"--{name} {value}",
             f"{name}: {value}",
         ):
-            assert Redactor().text(text) == text
-    assert Redactor().value({name: "conv2d"}) == {name: "conv2d"}
+            assert Redactor().redact_text(text) == text
+    assert Redactor().redact_value({name: "conv2d"}) == {name: "conv2d"}
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=200) | st.text("\\\"'%&;<>nxu0123abC=: -@/.\n\x1b[\0", max_size=200))
 def test_hiding_twice_changes_nothing(text: str) -> None:
-    """Texts can pass more than once: what was hidden is hidden, and nothing else is."""
+    """Texts can be redacted more than once: hidden values stay hidden, and nothing else changes."""
     hidden(text)
 
 
@@ -197,15 +197,15 @@ def test_hiding_twice_changes_nothing(text: str) -> None:
     ],
 )
 def test_no_text_takes_long(unit: str) -> None:
-    """A line of 300 kB of what a rule begins with takes about ten times as long as one of 30 kB,
-    counted in processor time.
+    """A line of 300 kB that repeats the beginning of a rule takes about ten times the CPU time of
+    one of 30 kB.
     """
     import time
 
     def cpu_s(size: int) -> float:
         text = "token password key " + unit * (size // len(unit))
         began = time.process_time()
-        Redactor().text(text)
+        Redactor().redact_text(text)
         return time.process_time() - began
 
     cpu_s(1_000)
@@ -216,13 +216,13 @@ def test_the_readme_lists_every_kind() -> None:
     """The README's list of kinds is that of the tables."""
     text = " ".join(README.read_text().split())
     for title, rows in (
-        ("Tokens", token_formats.SHAPES),
-        ("Keys beside the name of their service", service_keys.SHAPES),
+        ("Tokens", token_formats.FORMATS),
+        ("Keys beside the name of their service", service_keys.FORMATS),
         ("Places", command_secrets.PLACES),
     ):
         names = ", ".join(
             dict.fromkeys(
-                row.name.removesuffix(" key") if rows is service_keys.SHAPES else row.name
+                row.name.removesuffix(" key") if rows is service_keys.FORMATS else row.name
                 for row in rows
             )
         )  # type: ignore[attr-defined]

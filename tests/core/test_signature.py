@@ -1,4 +1,4 @@
-"""Same bug, same signature: on any machine, at any size, however it was wrapped or launched."""
+"""One bug has one signature: on any machine, at any size, and however it is wrapped or launched."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.judge.signature import sign
+from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.stacks.messages import normalise_message, telling_line
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
+from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.observation import Observation
 
 
-def observed(root: str, buffer: int, extra_frames: int) -> Observation:
-    """The same KeyError in two checkouts, models and Pythons."""
+def observation_of(root: str, buffer: int, extra_frames: int) -> Observation:
+    """Return the same KeyError for two checkouts, models and Pythons."""
     site = f"{root}/lib/python3.11/site-packages/torch"
     inner = Link(
         "KeyError",
@@ -41,9 +42,9 @@ def observed(root: str, buffer: int, extra_frames: int) -> Observation:
     st.integers(0, 5),
 )
 def test_machine_size_and_lines_do_not_matter(root: str, buffer: int, extra: int) -> None:
-    """The signature of issue 196570 is one, buried or not."""
-    seen = observed(root, buffer, extra)
-    signature = sign(judge(seen), seen)
+    """The signature of issue 196570 is always the same, with and without outer frames."""
+    seen = observation_of(root, buffer, extra)
+    signature = sign_verdict(judge_run(seen), seen)
     assert (
         signature.title
         == "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
@@ -53,7 +54,7 @@ def test_machine_size_and_lines_do_not_matter(root: str, buffer: int, extra: int
 
 
 @pytest.mark.parametrize(
-    ("one", "two"),
+    ("first", "second"),
     [
         ("KeyError: 'buf1'", "KeyError: 'buf38'"),
         (
@@ -76,26 +77,26 @@ def test_machine_size_and_lines_do_not_matter(root: str, buffer: int, extra: int
         ("same text\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace", "same text"),
     ],
 )
-def test_messages_of_one_bug(one: str, two: str) -> None:
-    """Generated names, shapes, paths, addresses and boilerplate are blanked."""
-    assert normalise_message(one) == normalise_message(two)
+def test_messages_of_one_bug(first: str, second: str) -> None:
+    """Generated names, shapes, paths, addresses and boilerplate are replaced by placeholders."""
+    assert normalise_message(first) == normalise_message(second)
 
 
 @pytest.mark.parametrize(
-    ("one", "two"),
+    ("first", "second"),
     [
         ("expected float16 but found float32", "expected float16 but found int64"),
         ("Value 'sm_101a' is not defined", "Value 'sm_100a' is not defined"),
         ("no attribute 'shape'", "no attribute 'dtype'"),
     ],
 )
-def test_messages_of_two_bugs(one: str, two: str) -> None:
-    """Element types, architectures and names of attributes tell bugs apart."""
-    assert normalise_message(one) != normalise_message(two)
+def test_messages_of_two_bugs(first: str, second: str) -> None:
+    """Element types, architectures and names of attributes distinguish bugs."""
+    assert normalise_message(first) != normalise_message(second)
 
 
 def test_compiler_output_becomes_one_line() -> None:
-    """96 kB of C++ errors, the command first."""
+    """The command and 96 kB of C++ errors become the first error."""
     text = (
         "C++ compile error\n\nCommand:\ng++ "
         + "-I/x " * 9000
@@ -106,20 +107,20 @@ def test_compiler_output_becomes_one_line() -> None:
 
 
 def test_a_relay_does_not_name_the_bug() -> None:
-    """CppCompileError from CalledProcessError: the compiler's words count, not the exit status of
-    its process.
+    """In a CppCompileError from a CalledProcessError the compiler's message counts, not the exit
+    status of its process.
     """
     chain = (
         Link("torch._inductor.exc.CppCompileError", "x.cpp:1: error: bad cast"),
         Link("subprocess.CalledProcessError", "Command '['g++']' returned 1"),
     )
     seen = Observation(exit_status=1, raised=Raised(chain), compile_failures=(Raised(chain),))
-    assert sign(judge(seen), seen).title.endswith("CppCompileError: bad cast")
+    assert sign_verdict(judge_run(seen), seen).title.endswith("CppCompileError: bad cast")
 
 
-def test_a_crash_that_said_something_and_one_that_did_not() -> None:
-    """With or without a dump, an abort that names its reason is one bug."""
-    said = (
+def test_a_crash_with_a_message_has_one_signature_with_and_without_a_dump() -> None:
+    """With or without a dump, an abort with a message is one bug."""
+    message = (
         "terminate called after throwing an instance of 'std::runtime_error'\n  what():  kernel,"
         " /t/hr/chrf36zexf6tocxzwaw5axb575c4z7tnyhhpqg2jpqix6fn5rwcg.main.cpp:50, index out of"
         " bounds: 0 <= tmp10 < 10L\n"
@@ -129,20 +130,20 @@ def test_a_crash_that_said_something_and_one_that_did_not() -> None:
     for faults in ((), (Fault(1, "Aborted", frames),)):
         seen = Observation(
             exit_status=-6,
-            stderr_tail=said,
+            stderr_tail=message,
             faults=faults,
             has_instrumentation=True,
             open_events=("stage:call-0",),
         )
-        titles.add(sign(judge(seen), seen).title)
+        titles.add(sign_verdict(judge_run(seen), seen).title)
     assert titles == {
         "crash: kernel-run | SIGABRT std::runtime_error: kernel, <path>:#, index out of bounds: #"
         " <= tmp# < #"
     }
 
 
-def test_a_hang_is_named_by_what_stays_and_by_user_code_inside_the_compiler() -> None:
-    """Leaves that spin in a library do not matter; the custom pass that spins does."""
+def test_a_hang_is_named_by_the_stable_frames_and_by_user_code_inside_the_compiler() -> None:
+    """The innermost frames of a library do not matter; the custom pass that does not end does."""
     site = "/v/lib/python3.11/site-packages/"
 
     def stack(leaf: str) -> tuple[Frame, ...]:
@@ -166,22 +167,24 @@ def test_a_hang_is_named_by_what_stays_and_by_user_code_inside_the_compiler() ->
         main_pid=5,
         has_instrumentation=True,
     )
-    verdict = judge(seen)
+    verdict = judge_run(seen)
     assert verdict.kind == "hang"
     assert (
-        sign(verdict, seen).title == "hang: fx-passes | <user>:simplify_forever <"
+        sign_verdict(verdict, seen).title == "hang: fx-passes | <user>:simplify_forever <"
         " torch/_inductor/fx_passes/post_grad.py:post_grad_passes"
     )
     early = dataclasses.replace(
         dumps[0], threads=(ThreadStack(5, "MainThread", stack("a")[-1:], is_main=True),)
     )
     late = (early, *(dataclasses.replace(d, number=d.number + 5) for d in dumps))
-    assert sign(verdict, dataclasses.replace(seen, dumps=late)) == sign(verdict, seen)
+    assert sign_verdict(verdict, dataclasses.replace(seen, dumps=late)) == sign_verdict(
+        verdict, seen
+    )
 
 
 @given(st.text(max_size=500))
 def test_any_message_becomes_one_short_line(message: str) -> None:
-    """Titles never break a line or grow without end."""
+    """Titles have one line and a limited length."""
     text = normalise_message(message)
     assert len(text) <= 160
     assert "\n" not in text
@@ -195,8 +198,8 @@ def test_any_message_becomes_one_short_line(message: str) -> None:
     ],
 )
 def test_the_number_of_a_node_does_not_matter(in_model: str, alone: str) -> None:
-    """FX numbers the second node of a name, so the smallest program has none; architectures keep
-    theirs.
+    """FX numbers only the second node of a name, so the smallest program has no number; numbers of
+    architectures stay.
     """
     assert normalise_message(in_model) == normalise_message(alone)
     assert normalise_message("sm_90a") != normalise_message("sm_100a")
@@ -221,9 +224,9 @@ def kernel(x, y, n, BLOCK: tl.constexpr):
 AttributeError("module 'triton.language' has no attribute 'loa'")"""
 
 
-def test_what_ptxas_and_triton_say_is_told_from_what_they_show() -> None:
-    """Recorded of Triton 3.7.1: the command, the source and the summary around it belong to one
-    kernel.
+def test_the_message_of_ptxas_and_triton_is_separated_from_its_context() -> None:
+    """Recorded from Triton 3.7.1: the command, the source and the summary around the message belong
+    to one kernel.
     """
     assert telling_line(PTXAS) == "Value 'sm_101a' is not defined for option 'gpu-name'"
     assert telling_line(FEATURE) == "Feature '.bf16' requires .target sm_90 or higher"
@@ -232,3 +235,30 @@ def test_what_ptxas_and_triton_say_is_told_from_what_they_show() -> None:
         == "AttributeError(\"module 'triton.language' has no attribute 'loa'\")"
     )
     assert "sm_101a" in normalise_message(PTXAS)
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "ok: no phase",
+        "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr",
+        "exception: aot | ValueError: bad @ fake tensors",
+        "crash: kernel-run | SIGSEGV in <generated>:call",
+        "crash: kernel-run | SIGABRT std::runtime_error: index in the kernel",
+        "hang: fx-passes | <user>:forever < torch/_inductor/fx_passes/post_grad.py:post_grad_passes",
+        "hang: dynamo-trace | unrolled loop",
+        "wrong-result: no phase | numbers @ acosh",
+        "superlinear-compile: codegen | exponential @ torch/_inductor/codegen/cpp.py:codegen",
+        "cudagraph-skip: cudagraphs | mutated inputs",
+    ],
+)
+def test_the_parts_of_a_title_give_the_same_title(title: str) -> None:
+    """A pack or a ledger without parts gives the same signature as one with parts."""
+    assert identity_of_title(title).title == title
+
+
+@given(st.text(max_size=80))
+def test_any_title_has_stable_parts(title: str) -> None:
+    """Any title of a foreign pack is accepted, and its parts are stable."""
+    parts = identity_of_title(title)
+    assert identity_of_title(parts.title).title == parts.title

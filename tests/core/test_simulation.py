@@ -1,5 +1,5 @@
-"""Which failures of a simulated run are gaps in reprokit, and what an ``ok`` run says that it
-did.
+"""Some failures of a simulated run are gaps in reprokit, and the reason of an ``ok`` run states the
+work that was done.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from reprokit.core.judge.responsible.responsibility import repository_for, why_not_filed
-from reprokit.core.judge.signature import sign
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -55,9 +55,11 @@ def failed(
     ],
 )
 def test_a_gap_names_its_symbol(message: str, symbol: str) -> None:
-    """It is unknown, reprokit's, in one line, and nothing to file; the symbol is its identity."""
+    """The verdict is unknown with reprokit as the responsible party, in one line, and is not filed;
+    the symbol is its identity.
+    """
     seen = failed(message)
-    verdict = judge(seen)
+    verdict = judge_run(seen)
     assert (verdict.kind, verdict.cause, verdict.responsible) == (
         "unknown",
         "simulation-gap",
@@ -72,11 +74,11 @@ def test_a_gap_names_its_symbol(message: str, symbol: str) -> None:
         not repository_for(verdict)
         and why_not_filed(verdict) == f"reprokit itself is responsible at {symbol}"
     )
-    assert sign(verdict, seen).title == f"unknown: lowering | simulation-gap {symbol}"
+    assert sign_verdict(verdict, seen).title == f"unknown: lowering | simulation-gap {symbol}"
 
 
 def test_an_error_of_the_driver_names_the_function_of_torch() -> None:
-    """C++ code names no symbol; the innermost frame of torch does."""
+    """C++ code has no symbol, so the innermost frame of torch is named."""
     for seen in (
         failed(DRIVER, TORCH, LOWERING),
         Observation(
@@ -88,25 +90,25 @@ def test_an_error_of_the_driver_names_the_function_of_torch() -> None:
             ),
         ),
     ):
-        assert judge(seen).responsible == "reprokit", seen
+        assert judge_run(seen).responsible == "reprokit", seen
     assert (
-        judge(failed(DRIVER, TORCH, LOWERING)).detail
+        judge_run(failed(DRIVER, TORCH, LOWERING)).detail
         == "torch/cuda/graphs.py:is_current_stream_capturing"
     )
 
 
-def test_what_is_no_gap() -> None:
-    """Real devices, simulated ranks, other errors, classes of the program's own, and errors that it
-    caught.
+def test_failures_that_are_not_gaps() -> None:
+    """Real devices, simulated ranks, other errors, classes of the program and caught errors are not
+    gaps.
     """
-    assert judge(failed(DRIVER, LOWERING, simulated=())).kind == "exception"
-    assert judge(failed("'buf1'")).responsible == "torch"
-    assert judge(failed(DRIVER, LOWERING, simulated=RANKS)).kind == "exception"
+    assert judge_run(failed(DRIVER, LOWERING, simulated=())).kind == "exception"
+    assert judge_run(failed("'buf1'")).responsible == "torch"
+    assert judge_run(failed(DRIVER, LOWERING, simulated=RANKS)).kind == "exception"
     own = "'SimulatedMarket' object has no attribute 'price'"
-    assert judge(failed(own, LOWERING, simulated=())).kind == "exception"
+    assert judge_run(failed(own, LOWERING, simulated=())).kind == "exception"
     caught = failed(DRIVER, status=0)
     went_on = Observation(exit_status=0, is_command=True, raised=caught.raised, simulated=GPU)
-    assert judge(went_on).kind == "ok"
+    assert judge_run(went_on).kind == "ok"
 
 
 def graph(level: str) -> GraphRecord:
@@ -169,7 +171,9 @@ def graph(level: str) -> GraphRecord:
         ({}, "The target finished, and nothing in it was compiled."),
     ],
 )
-def test_an_ok_run_says_what_was_done(seen: dict[str, object], says: str) -> None:
-    """Finished is only what was executed; kernels are told only where they were compiled."""
-    verdict = judge(Observation(exit_status=0, has_finished=True, **seen))  # type: ignore[arg-type]
+def test_an_ok_run_states_the_work_that_was_done(seen: dict[str, object], says: str) -> None:
+    """The target finished only if it was executed, and kernels are mentioned only if they were
+    compiled.
+    """
+    verdict = judge_run(Observation(exit_status=0, has_finished=True, **seen))  # type: ignore[arg-type]
     assert (verdict.kind, verdict.reason) == ("ok", says)

@@ -1,10 +1,10 @@
-"""Each kind, from the least evidence that proves it."""
+"""Each kind of verdict is given for the minimal evidence that proves it."""
 
 from __future__ import annotations
 
 import pytest
 
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -150,14 +150,14 @@ DEADLINE = {
     ],
 )
 def test_kind_and_phase(seen: Observation, kind: str, phase: str | None) -> None:
-    """One row, one claim; every verdict has a one-sentence reason."""
-    verdict = judge(seen)
+    """Each row is one claim, and every verdict has a one-sentence reason."""
+    verdict = judge_run(seen)
     assert (verdict.kind, verdict.phase) == (kind, phase), verdict
     assert verdict.reason.endswith(".") and "\n" not in verdict.reason
 
 
-def test_a_library_that_spins_below_the_compiler_is_no_progress() -> None:
-    """Only compiler frames that change are a moving stack."""
+def test_a_library_that_spins_below_the_compiler_is_not_progress() -> None:
+    """Only a change of compiler frames counts as a moving stack."""
     spin = [
         (
             Frame(SITE + "sympy/core/expr.py", name),
@@ -165,12 +165,12 @@ def test_a_library_that_spins_below_the_compiler_is_no_progress() -> None:
         )
         for name in "ab"
     ]
-    assert judge(Observation(**DEADLINE, quiet_s=60, dumps=dumps(*spin))).kind == "hang"
+    assert judge_run(Observation(**DEADLINE, quiet_s=60, dumps=dumps(*spin))).kind == "hang"
 
 
-def test_evidence_names_what_was_believed() -> None:
-    """A reader can check each verdict against its evidence."""
-    verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))))
+def test_the_evidence_names_the_facts_of_the_verdict() -> None:
+    """A reader can check each verdict with its evidence."""
+    verdict = judge_run(Observation(**DEADLINE, quiet_s=60, dumps=dumps(leaf("a"), leaf("a"))))
     text = " / ".join(verdict.evidence)
     assert (
         "torch/_inductor/ir.py:a" in text
@@ -179,8 +179,8 @@ def test_evidence_names_what_was_believed() -> None:
     )
 
 
-def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> None:
-    """``except Exception: raise MyError`` does not clear the compiler."""
+def test_a_compiler_exception_that_the_program_wraps_is_the_verdict() -> None:
+    """``except Exception: raise MyError`` does not exonerate the compiler."""
     failure = raised("ValueError", "no lowering", LOWERING)
     seen = Observation(
         exit_status=1,
@@ -188,14 +188,14 @@ def test_what_left_the_compiler_is_blamed_for_what_the_program_made_of_it() -> N
         raised=raised("MyError", "step failed", USER),
         compile_failures=(failure,),
     )
-    verdict = judge(seen)
+    verdict = judge_run(seen)
     assert (verdict.kind, verdict.phase, verdict.cause) == ("exception", "lowering", "ValueError")
     assert any("MyError: step failed" in row for row in verdict.evidence)
 
 
 def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:
-    """Optimizers and function transforms live in torch/_dynamo and torch/_functorch paths without a
-    compiler.
+    """Optimizers and function transforms have frames in torch/_dynamo and torch/_functorch without
+    a compile.
     """
     for file, function in (
         ("_dynamo/eval_frame.py", "_fn"),
@@ -204,21 +204,25 @@ def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:
     ):
         frame = Frame(SITE + "torch/" + file, function)
         assert (
-            judge(Observation(exit_status=1, raised=raised("ValueError", "x", frame, USER))).kind
+            judge_run(
+                Observation(exit_status=1, raised=raised("ValueError", "x", frame, USER))
+            ).kind
             == "error-in-eager"
         ), file
 
 
-def test_an_exception_before_a_shutdown_that_hangs_is_the_story() -> None:
-    """The deadline only ended what the exception had left."""
-    verdict = judge(Observation(**DEADLINE, quiet_s=60, raised=raised("ValueError", "x", LOWERING)))
+def test_an_exception_before_a_hanging_shutdown_is_the_verdict() -> None:
+    """The deadline only ended the shutdown after the exception."""
+    verdict = judge_run(
+        Observation(**DEADLINE, quiet_s=60, raised=raised("ValueError", "x", LOWERING))
+    )
     assert verdict.kind == "exception"
     assert any("had not exited" in row for row in verdict.evidence)
 
 
 def test_a_stall_is_a_hang_before_any_deadline() -> None:
-    """The watchdog ends a run that stalls; the verdict says for how long, and why."""
-    verdict = judge(
+    """The watchdog stops a run that stalls, and the verdict has the seconds and the reason."""
+    verdict = judge_run(
         Observation(
             **{**DEADLINE, "is_stalled": True}, quiet_s=61, dumps=dumps(leaf("a"), leaf("a"))
         )
@@ -227,20 +231,20 @@ def test_a_stall_is_a_hang_before_any_deadline() -> None:
     assert "deadline" not in verdict.reason and "61 s" in verdict.reason
 
 
-def test_memory_that_eager_lacks_too_is_no_compiler_bug() -> None:
-    """The eager run decides before the kind does."""
+def test_out_of_memory_in_eager_is_not_a_compiler_bug() -> None:
+    """The result of the eager run takes precedence over the kind."""
     seen = Observation(
         exit_status=1,
         raised=raised("MemoryError", "", LOWERING),
         eager="fails",
         eager_detail="MemoryError: ",
     )
-    assert judge(seen).kind == "error-in-eager"
+    assert judge_run(seen).kind == "error-in-eager"
 
 
-def test_a_hang_in_a_thread_is_told_from_that_thread() -> None:
-    """torch.compile in a worker thread: the thread with open compiler phases, not the main one that
-    waits.
+def test_a_hang_in_a_thread_has_the_phase_of_that_thread() -> None:
+    """With torch.compile in a worker thread, the verdict is about the thread with open compiler
+    phases, not the waiting main thread.
     """
     threads = (
         ThreadStack(
@@ -253,5 +257,5 @@ def test_a_hang_in_a_thread_is_told_from_that_thread() -> None:
         ThreadStack(5, "worker", leaf("stuck"), tid=9),
     )
     both = tuple(Dump(i, "py-spy", 5, threads) for i in (1, 2))
-    verdict = judge(Observation(**DEADLINE, quiet_s=60, dumps=both, working_tid=9))
+    verdict = judge_run(Observation(**DEADLINE, quiet_s=60, dumps=both, working_tid=9))
     assert (verdict.kind, verdict.phase) == ("hang", "lowering")

@@ -1,1 +1,1 @@
-"""Hangs made to order, for tests and for ``benchmarks/hangs.py``."""
+"""Constructed hangs, for tests and for the measurement ``hangs``."""

@@ -1,6 +1,4 @@
-"""What a compile worker is given to do; in a module of its own, because a worker imports it by
-name.
-"""
+"""The jobs of a compile worker, in a separate module because a worker imports it by name."""
 
 import os
 import signal

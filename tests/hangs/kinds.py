@@ -1,8 +1,8 @@
-"""Hangs made to order inside torch.compile, and healthy compiles that are only slow: ``python
+"""Constructed hangs inside torch.compile, and healthy compiles that are only slow: ``python
 kinds.py KIND``.
 
-``EXPECTED`` says for each kind which causes and phases are right. ``gloo_*`` kinds want two ranks
-(``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``); ``slow_*`` kinds end by themselves and
+``EXPECTED`` has the correct causes and phases of each kind. ``gloo_*`` kinds need two ranks
+(``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``). ``slow_*`` kinds end by themselves and
 must never be called a hang.
 """
 
@@ -68,7 +68,7 @@ EXPECTED = {
     "worker_child": (("compile-worker-child-stuck",), PASS),
     "sidecar_stopped": (("compile-worker-sidecar-stopped",), PASS),
     "sleep": (("sleep",), PASS),
-    # elsewhere in the compiler
+    # in other parts of the compiler
     "unroll": (("python-loop",), ("dynamo-trace",)),
     "unroll_calls": (("python-loop",), ("dynamo-trace",)),
     "in_thread": (("sleep",), PASS),
@@ -95,7 +95,7 @@ EXPECTED = {
     "gloo_mismatch": (("collective",), ("collective",)),
     "gloo_compile": (("sleep",), PASS),
     "gloo_compiled": (("collective",), ("collective",)),
-    # healthy and slow: no cause, never a hang
+    # healthy and slow: no cause, and never a hang
     "slow_graphs": ((), ()),
     "slow_graph": ((), ()),
     "slow_layers": ((), ()),
@@ -165,12 +165,14 @@ def in_pass(body, hook="post_grad_custom_post_pass"):
 
 
 def native(kind=ctypes.CDLL):
-    """``PyDLL`` keeps the GIL over a call, ``CDLL`` lets go of it."""
-    place = os.path.join(tempfile.mkdtemp(), "native.so")
+    """Build and load the native library: ``PyDLL`` keeps the GIL during a call, ``CDLL`` releases
+    it.
+    """
+    path = os.path.join(tempfile.mkdtemp(), "native.so")
     subprocess.check_call(
-        ["gcc", "-shared", "-fPIC", "-O1", "-o", place, os.path.join(HERE, "native.c"), "-lpthread"]
+        ["gcc", "-shared", "-fPIC", "-O1", "-o", path, os.path.join(HERE, "native.c"), "-lpthread"]
     )
-    return kind(place)
+    return kind(path)
 
 
 def hang_python_loop():
@@ -250,18 +252,18 @@ def hang_memory_loop():
 
 
 def hang_deadlock():
-    one, two = threading.Lock(), threading.Lock()
+    first, second = threading.Lock(), threading.Lock()
 
-    def other():
-        with two:
+    def lock_in_reverse():
+        with second:
             time.sleep(0.3)
-            with one:
+            with first:
                 pass
 
-    with one:
-        threading.Thread(target=other, daemon=True, name="cache-writer").start()
+    with first:
+        threading.Thread(target=lock_in_reverse, daemon=True, name="cache-writer").start()
         time.sleep(0.1)
-        with two:
+        with second:
             pass
 
 
@@ -279,15 +281,15 @@ def hang_rlock():
 
 
 def hang_join():
-    other = threading.Thread(target=time.sleep, args=(LONG_S,), daemon=True, name="sleeper")
-    other.start()
-    other.join()
+    thread = threading.Thread(target=time.sleep, args=(LONG_S,), daemon=True, name="sleeper")
+    thread.start()
+    thread.join()
 
 
 def hang_join_busy():
-    other = threading.Thread(target=hang_python_loop, daemon=True, name="counter")
-    other.start()
-    other.join()
+    thread = threading.Thread(target=hang_python_loop, daemon=True, name="counter")
+    thread.start()
+    thread.join()
 
 
 def hang_queue():
@@ -314,7 +316,7 @@ def hang_socket():
 
 
 def held_by_a_child(path, take):
-    """Another process takes the lock and keeps it."""
+    """Take the lock in a child process that keeps it."""
     if os.fork() == 0:
         kept = take(path)
         time.sleep(LONG_S)
@@ -448,10 +450,10 @@ def hang_sleep():
 
 
 def inject(module, name, owner=None, skip=0):
-    """Make an internal of torch hang on entry, after ``skip`` calls."""
-    place = importlib.import_module(module)
-    place = getattr(place, owner) if owner else place
-    real, left = getattr(place, name), [skip]
+    """Make an internal function of torch hang on entry, after ``skip`` calls."""
+    owner_object = importlib.import_module(module)
+    owner_object = getattr(owner_object, owner) if owner else owner_object
+    real, left = getattr(owner_object, name), [skip]
 
     def hanging(*args, **kwargs):
         left[0] -= 1
@@ -459,7 +461,7 @@ def inject(module, name, owner=None, skip=0):
             return real(*args, **kwargs)
         time.sleep(LONG_S)
 
-    setattr(place, name, hanging)
+    setattr(owner_object, name, hanging)
 
 
 def in_phase(name):
@@ -633,7 +635,7 @@ def slow_dynamic():
 
 
 def slow_loop():
-    """Many traced lines, none beyond the budget."""
+    """Trace many lines, none of them beyond the budget."""
     import torch
 
     def function(x):
@@ -672,7 +674,7 @@ def slow_aot():
 
 
 def slow_kernel():
-    """One kernel, called again and again, each time for long; nothing is said."""
+    """Call one kernel repeatedly for a long time without output."""
     import torch
 
     compiled = torch.compile(lambda x, y: x @ y)
@@ -683,7 +685,7 @@ def slow_kernel():
 
 
 def slow_cxx():
-    """One kernel that takes the C++ compiler long: silent, and at work."""
+    """Compile one kernel that takes the C++ compiler a long time without output."""
     import torch
     import torch._inductor.config as inductor
 

@@ -1,5 +1,5 @@
-"""Where a simulated device and a real one disagree. There is no GPU here: the other side is a run
-on the CPU.
+"""Disagreements between a simulated device and a real one are reported. Without a GPU, the real
+device is the CPU.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.experiments.simulated_vs_real import RunSummary, disagreements, summarise_run
-from reprokit.core.judge.signature import sign
+from reprokit.core.experiments.simulated_vs_real import (
+    RunSummary,
+    list_disagreements,
+    summarise_run,
+)
+from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import simulation
-from reprokit.host.experiments import compare_simulated
+from reprokit.core.shared.contract import run_names
 from reprokit.host.pipeline import pipeline
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
@@ -44,23 +48,25 @@ def side(
 ) -> RunSummary:
     verdict = Verdict(kind, None, None, "")
     seen = Observation(graphs=(GraphRecord(0, "aten", "0/0", nodes),), skips=skips)
-    return summarise_run(verdict, sign(verdict, seen), seen, modules)
+    return summarise_run(verdict, sign_verdict(verdict, seen), seen, modules)
 
 
 def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
-    """The same kernel under another number, with another device in its decorators."""
-    assert disagreements(side([module("add_0", 90)]), side([module("add_1", 80)])) == ()
+    """The same kernel with a different number, and with a different device in its decorators, is
+    not a disagreement.
+    """
+    assert list_disagreements(side([module("add_0", 90)]), side([module("add_1", 80)])) == ()
 
 
-def test_each_sort_of_disagreement_is_a_sentence() -> None:
-    """The ending, graphs, kernels, operators and skipped CUDA graphs."""
+def test_each_kind_of_disagreement_is_a_sentence() -> None:
+    """The verdict, graphs, kernels, operators and skipped CUDA graphs each have their sentence."""
     real = side(
         [module("add_0", 90), module("mul_0", 90, "return")],
         "crash",
         4,
         (CudagraphSkip("mutated inputs"),),
     )
-    rows = disagreements(real, side([module("add_0", 90)]))
+    rows = list_disagreements(real, side([module("add_0", 90)]))
     for words in (
         "the device ends as crash, the simulation as ok",
         "the signature is 'crash: no phase | signal' on the device",
@@ -73,9 +79,10 @@ def test_each_sort_of_disagreement_is_a_sentence() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
-    """The graphs agree; Triton kernels are generated in the simulation only, and the verdict tells
-    it.
+    """The graphs agree, Triton kernels are generated in the simulation only, and the verdict has
+    this as evidence.
     """
     (tmp_path / "add.py").write_text(
         "import torch\ndef make(): return (lambda x: x.sin() + 1), (torch.ones(64),)\n"
@@ -89,16 +96,16 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
         weights="fake",
         beside=dataclasses.asdict(simulation.GPUS["h100"]),
     )
-    done = pipeline.capture(request, tmp_path / "out", lambda text: None)
+    done = pipeline.capture_target(request, tmp_path / "out", lambda text: None)
     assert done.verdict.kind == "ok", done.verdict
     rows = done.verdict.evidence
     assert any(
         "triton_poi_fused_add_sin_0 is generated in the simulation only" in row for row in rows
     ), rows
     assert not any("nodes on the device" in row or "ends as" in row for row in rows), rows
-    told = json.loads((done.run_path / compare_simulated.FILE).read_text())
+    report = json.loads((done.run_path / run_names.SIMULATED_FILE).read_text())
     assert (
-        told["kernels"] == [0, 1]
-        and told["graphs"] == [2, 2]
-        and told["device"] == told["simulation"]
+        report["kernels"] == [0, 1]
+        and report["graphs"] == [2, 2]
+        and report["device"] == report["simulation"]
     )

@@ -1,4 +1,4 @@
-"""A pack from a stranger is hostile."""
+"""A foreign pack may be hostile, and is then refused."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader
-
-from ..conftest import reprokit
+from tests.support.reprokit_calls import reprokit
 
 
 def member(
@@ -30,7 +29,7 @@ def member(
 def tarball(
     path: Path, *members: tuple[tarfile.TarInfo, bytes], manifest: dict[str, object] | None = None
 ) -> Path:
-    """A pack with an honest manifest for its plain files, unless another is given."""
+    """Write a pack with a correct manifest for its plain files, unless ``manifest`` is passed."""
     files = {
         i.name: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()}
         for i, d in members
@@ -60,7 +59,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_members_are_refused(kind: str, tmp_path: Path) -> None:
-    """Every way out of a folder is one clear line, and nothing is written."""
+    """Every member that leads outside the folder gives a one-line error, and nothing is written."""
     pack = tarball(tmp_path / "p.tar.gz", HOSTILE[kind])
     done = reprokit("show", pack, cwd=tmp_path)
     assert done.status == 2
@@ -70,20 +69,20 @@ def test_hostile_members_are_refused(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
-    """A second file must not hide behind the first one's checksum."""
+    """A second file with the same name would not match the first file's checksum."""
     with pytest.raises(BadInput, match="twice"):
         reader.read_pack(tarball(tmp_path / "p.tar.gz", member("a"), member("a", data=b"y")))
 
 
-def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
-    """A gigabyte of zeros is a megabyte of gzip; headers that lie do not help it."""
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    """A gigabyte of zeros compresses to a megabyte; it is refused even if the headers are wrong."""
     path = tmp_path / "bomb.tar.gz"
     info = tarfile.TarInfo("zeros")
-    info.size = reader.MOST_UNPACKED_BYTES + 10
+    info.size = reader.MAX_UNPACKED_BYTES + 10
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(info.tobuf())
         chunk = bytes(1 << 20)
-        for _ in range(reader.MOST_UNPACKED_BYTES // len(chunk) + 2):
+        for _ in range(reader.MAX_UNPACKED_BYTES // len(chunk) + 2):
             out.write(chunk)
     with pytest.raises(BadInput, match="refused"):
         reader.read_pack(path)
@@ -92,9 +91,9 @@ def test_a_bomb_is_refused_before_it_unfolds(tmp_path: Path) -> None:
 def test_a_stream_that_never_ends_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where no header claims a size, the stream is counted."""
-    monkeypatch.setattr(reader, "MOST_UNPACKED_BYTES", 1000)
-    monkeypatch.setattr(reader, "MOST_FILES", 2)
+    """The size of the stream is counted even if no header states a size."""
+    monkeypatch.setattr(reader, "MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(reader, "MAX_FILES", 2)
     path = tmp_path / "long.tar.gz"
     with gzip.open(path, "wb") as out:
         out.write(bytes(512) * 100)
@@ -113,17 +112,17 @@ def test_a_stream_that_never_ends_is_cut_off(
         ([], "cannot be read"),
     ],
 )
-def test_a_manifest_that_lies_is_refused(
+def test_a_wrong_manifest_is_refused(
     manifest: dict[str, object], match: str, tmp_path: Path
 ) -> None:
-    """Sizes and checksums are believed only when they are true."""
+    """Sizes and checksums of the manifest are compared with the files."""
     with pytest.raises(BadInput, match=match):
         reader.read_pack(tarball(tmp_path / "p.tar.gz", member("a"), manifest=manifest))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 150])
-def test_a_pack_cut_short_is_refused(cut: int, tmp_path: Path) -> None:
-    """Half a download is one clear line."""
+def test_a_truncated_pack_is_refused(cut: int, tmp_path: Path) -> None:
+    """A truncated download gives a one-line error."""
     path = tarball(tmp_path / "p.tar.gz", member("a", data=os.urandom(400)))
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(BadInput):
@@ -131,8 +130,8 @@ def test_a_pack_cut_short_is_refused(cut: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "absent", "folder", "tar without manifest"])
-def test_what_is_no_pack_is_refused(kind: str, tmp_path: Path) -> None:
-    """Any other file, or none, gets a line that says what a pack is."""
+def test_a_file_that_is_not_a_pack_is_refused(kind: str, tmp_path: Path) -> None:
+    """Any other file, or no file, gives a one-line error that says what a pack is."""
     path = tmp_path / "p.tar.gz"
     if kind == "text":
         path.write_text("hello")

@@ -11,19 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.host.system import deletion
-
-from ..conftest import ROOT
+from tests.support.environments import ROOT
 
 PARTS = st.sampled_from(["..", ".", "a", "b", "out", "link", "up", "/", "", "loop", "file"])
 
 
 def _tree(folder: Path) -> Path:
-    """A folder ``out`` with links that lead out of it, beside files that have to stay."""
+    """Create a folder ``out`` with links that lead out of it, beside files that have to stay."""
     out = folder / "out"
     (out / "a" / "b").mkdir(parents=True)
     (folder / "a" / "b").mkdir(parents=True)
-    for place in (folder, folder / "a", folder / "a" / "b", out, out / "a", out / "a" / "b"):
-        (place / "file").write_text("x")
+    for folder_inside in (
+        folder,
+        folder / "a",
+        folder / "a" / "b",
+        out,
+        out / "a",
+        out / "a" / "b",
+    ):
+        (folder_inside / "file").write_text("x")
     (out / "link").symlink_to(folder / "a")
     (out / "up").symlink_to("..")
     (out / "loop").symlink_to("loop")
@@ -41,55 +47,57 @@ def _outside(folder: Path) -> set[str]:
 def test_whatever_the_path_nothing_outside_is_deleted(
     parts: list[str], is_absolute: bool, is_empty: bool
 ) -> None:
-    """Absolute paths, ``..`` and links in any order delete only what is inside, and never the
-    folder itself.
+    """Absolute paths, ``..`` and links in any order delete only files inside the folder, and never
+    the folder itself.
     """
     with tempfile.TemporaryDirectory() as folder:
         out = _tree(Path(folder))
         before = _outside(Path(folder))
         way = "/".join(parts)
         path = Path(folder) / way.lstrip("/") if is_absolute else out / way
-        (deletion.delete_empty if is_empty else deletion.delete)(path, inside=out)
+        (deletion.delete_empty_folder if is_empty else deletion.delete_path)(path, inside=out)
         assert _outside(Path(folder)) == before
         assert out.is_dir() and (Path(folder) / "a" / "b" / "file").exists()
 
 
 def test_a_link_is_deleted_and_not_its_target(tmp_path: Path) -> None:
-    """A link to a folder elsewhere goes; the folder stays. A path through it is refused."""
+    """A link to a folder outside is deleted and the folder stays. A path through the link is
+    refused.
+    """
     out = _tree(tmp_path)
-    assert not deletion.delete(out / "link" / "file", inside=out)
-    assert deletion.delete(out / "link", inside=out) and not (out / "link").is_symlink()
+    assert not deletion.delete_path(out / "link" / "file", inside=out)
+    assert deletion.delete_path(out / "link", inside=out) and not (out / "link").is_symlink()
     assert (tmp_path / "a" / "b" / "file").exists()
-    assert deletion.delete(out / "a", inside=out) and not (out / "a").exists()
-    assert deletion.delete(out / "nothing", inside=out)
+    assert deletion.delete_path(out / "a", inside=out) and not (out / "a").exists()
+    assert deletion.delete_path(out / "nothing", inside=out)
     os.mkfifo(out / "pipe")
-    assert deletion.delete(out / "pipe", inside=out) and not (out / "pipe").exists()
+    assert deletion.delete_path(out / "pipe", inside=out) and not (out / "pipe").exists()
 
 
 def _deleting(path: Path) -> list[str]:
-    """Calls of a file that delete by themselves."""
+    """Return the calls in a file that delete something themselves."""
     names = {"unlink", "rmtree", "rmdir", "remove", "removedirs"}
-    found = []
+    calls = []
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, (ast.Attribute, ast.Name)):
             continue
         name = node.attr if isinstance(node, ast.Attribute) else node.id
-        of = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
-        if name in names and (name != "remove" or of == "os"):  # a list has remove, too
-            found.append(f"{path.relative_to(ROOT)}:{node.lineno} {of}.{name}")
-    return found
+        receiver = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+        if name in names and (name != "remove" or receiver == "os"):  # a list also has remove
+            calls.append(f"{path.relative_to(ROOT)}:{node.lineno} {receiver}.{name}")
+    return calls
 
 
 def test_one_module_deletes() -> None:
-    """host and cli delete through deletion.py; the guardian, which runs by itself with the standard
-    library, may.
+    """host and cli delete through deletion.py. Only the guardian, which runs independently with the
+    standard library, deletes by itself.
     """
     allowed = {"deletion.py", "guardian.py"}
-    found = [
+    calls = [
         call
-        for ring in ("host", "cli")
-        for path in sorted((ROOT / "reprokit" / ring).rglob("*.py"))
+        for package in ("host", "cli")
+        for path in sorted((ROOT / "reprokit" / package).rglob("*.py"))
         if path.name not in allowed
         for call in _deleting(path)
     ]
-    assert not found, found
+    assert not calls, calls

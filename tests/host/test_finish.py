@@ -1,4 +1,6 @@
-"""The last step of a reduction: a wrong result gets an assertion that fails by itself."""
+"""The last step of a reduction adds an assertion to a wrong result, so that the program fails by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import contextlib
 import sys
 from pathlib import Path
 
+import pytest
+
 from reprokit.core.judge.signature import ALGORITHM
-from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.host.minimize import fail_by_itself, oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.probe import client
-from reprokit.host.probe.candidate import limits_for
+from reprokit.host.probe.candidate import probe_limits_for
 
 WRONG = """import torch
 def wrong(gm, inputs):
@@ -23,21 +27,21 @@ run.
 """
 
 
-def test_an_assertion_draws_the_values_that_showed_the_failure(tmp_path: Path) -> None:
-    """With the usual seed the program passes, so it begins with the seed of the runs that were
-    compared.
-    """
-    signature = Signature("", "wrong-result: no phase | numbers", ALGORITHM)
-    found = MinimizeResult(WRONG)
+@pytest.mark.torch
+def test_an_assertion_uses_the_values_that_showed_the_failure(tmp_path: Path) -> None:
+    """With the usual seed the program passes, so it begins with the seed of the compared runs."""
+    parts = Identity("wrong-result", "", "numbers")
+    signature = Signature("", parts.title, ALGORITHM, parts=parts)
+    result = MinimizeResult(WRONG)
     with client.ProbeServer(tmp_path / "server", sys.executable, "dynamo") as server:
-        asker = oracle.Oracle(
-            tmp_path, server, signature, limits_for("wrong-result", 60.0), sys.executable
+        probe_oracle = oracle.Oracle(
+            tmp_path, server, signature, probe_limits_for("wrong-result", 60.0), sys.executable
         )
-        with contextlib.closing(asker):
-            assert asker.holds(WRONG), asker.said
+        with contextlib.closing(probe_oracle):
+            assert probe_oracle.shows_failure(WRONG), probe_oracle.last_outcome
             verdict = Verdict("wrong-result", None, None, "")
-            text = fail_by_itself.make_it_fail(verdict, signature, asker, found)
+            text = fail_by_itself.make_failing_program(verdict, signature, probe_oracle, result)
     assert (
         "torch.manual_seed(20)" in text and "torch.testing.assert_close(compiled, eager" in text
-    ), found.unproved
-    assert not found.unproved
+    ), result.unproved
+    assert not result.unproved

@@ -1,5 +1,5 @@
-"""The probe server: real children, real torch; what kills a probe neither hurts the server nor the
-next probe.
+"""The probe server is tested with real child processes and real torch: a probe that is killed
+affects neither the server nor the next probe.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.host.probe import client, fresh_process
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from tests.support.processes import survivors_after_wait
 
-from ..conftest import stragglers
+pytestmark = pytest.mark.torch
 
 NOTHING = Signature("", "", ALGORITHM)
 COMPILE = (
@@ -31,17 +32,19 @@ COMPILE = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[client.ProbeServer]:
-    with client.ProbeServer(tmp_path_factory.mktemp("server"), sys.executable, "aot") as made:
-        yield made
+    with client.ProbeServer(
+        tmp_path_factory.mktemp("server"), sys.executable, "aot"
+    ) as running_server:
+        yield running_server
 
 
-def ask(
+def probe(
     server: client.ProbeServer, text: str, is_eager: bool = False, **limits: object
 ) -> CandidateResult:
     wanted = ProbeLimits(**{"deadline_s": 60.0, **limits})  # type: ignore[arg-type]
-    outcome, folder = server.run(text, wanted, is_eager)
+    outcome, folder = server.run_program(text, wanted, is_eager)
     return fresh_process.judge_candidate(
-        fresh_process.request_for(folder / "repro.py", sys.executable, wanted),
+        fresh_process.candidate_request(folder / "repro.py", sys.executable, wanted),
         outcome,
         folder,
         NOTHING,
@@ -59,23 +62,23 @@ def ask(
         ("import sys; sys.exit(3)", "unknown", "exit"),
     ],
 )
-def test_each_end_is_judged_as_a_capture_would(
+def test_each_end_is_judged_as_in_a_capture(
     server: client.ProbeServer, body: str, kind: str, words: str
 ) -> None:
-    """The same rules, on what a forked child left; eager passes in the same server."""
+    """The same rules judge a forked child as a capture, and eager passes in the same server."""
     text = COMPILE.format(body)
-    judged = ask(server, text)
+    judged = probe(server, text)
     assert judged.verdict.kind == kind and words in judged.signature.title
-    assert ask(server, text, is_eager=True).verdict.kind == "ok"
+    assert probe(server, text, is_eager=True).verdict.kind == "ok"
 
 
-def test_a_forked_answer_is_that_of_a_fresh_process(
+def test_a_forked_result_is_that_of_a_fresh_process(
     server: client.ProbeServer, tmp_path: Path
 ) -> None:
-    """Warm and cold give the same signature."""
+    """A warm and a fresh process give the same signature."""
     text = COMPILE.format("raise RuntimeError('cold and warm')")
-    warm = ask(server, text)
-    fresh = fresh_process.run_cold(
+    warm = probe(server, text)
+    fresh = fresh_process.run_in_fresh_process(
         text, sys.executable, tmp_path / "cold", NOTHING, ProbeLimits(60.0)
     )
     assert (
@@ -83,11 +86,11 @@ def test_a_forked_answer_is_that_of_a_fresh_process(
     )
 
 
-def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.ProbeServer) -> None:
-    """A loop in a backend is a hang in phase backend, named by its frames; nothing of it is
+def test_a_hang_is_killed_at_its_deadline_with_its_stacks(server: client.ProbeServer) -> None:
+    """A loop in a backend is a hang in phase backend, named by its frames, and no process is
     left.
     """
-    judged = ask(
+    judged = probe(
         server,
         COMPILE.format("import time\n    while True: time.sleep(0.01)"),
         deadline_s=3.0,
@@ -96,17 +99,17 @@ def test_a_hang_is_ended_at_its_deadline_with_its_stacks(server: client.ProbeSer
     assert judged.verdict.kind == "hang" and "<user>:backend" in judged.signature.title
 
 
-def test_the_compile_stops_behind_its_phase(server: client.ProbeServer) -> None:
-    """What comes after the phase that is asked about is not reached."""
+def test_the_compile_stops_after_its_phase(server: client.ProbeServer) -> None:
+    """The code after the requested phase is not reached."""
     text = (
         "import torch\nf = torch.compile(lambda x: x.relu())\nf(torch.randn(8))\nraise"
         " SystemExit(7)\n"
     )
-    assert ask(server, text, stop="aot").verdict.kind == "ok"
+    assert probe(server, text, stop="aot").verdict.kind == "ok"
 
 
 def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeServer) -> None:
-    """One thread is the server's business: a failure may need two."""
+    """The server uses one thread, but a failure may need two."""
     import subprocess
 
     done = subprocess.run(
@@ -115,7 +118,7 @@ def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeSer
         text=True,
         check=True,
     )
-    outcome, folder = server.run(
+    outcome, folder = server.run_program(
         "import torch\nprint(torch.get_num_threads())\n", ProbeLimits(60.0)
     )
     assert (
@@ -123,62 +126,64 @@ def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeSer
     ).read_text().strip() == done.stdout.strip() and outcome.exit_status == 0
 
 
-def test_children_that_leave_the_group_are_ended(server: client.ProbeServer) -> None:
-    """A probe may start others, in sessions of their own, and leave."""
+def test_children_that_leave_the_group_are_killed(server: client.ProbeServer) -> None:
+    """A probe may start processes in their own sessions and exit."""
     mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
     text = (
         "import subprocess, os\nsubprocess.Popen(['sleep', '1000'], start_new_session=True,"
         f" env={{**os.environ, 'MARK': '{mark}'}})\npid = os.fork()\nif pid == 0:\n    os.setsid();"
         f" os.environ['MARK'] = '{mark}'\n    os.execvp('sleep', ['sleep', '1000'])\n"
     )
-    assert ask(server, text).verdict.kind == "ok"
-    assert stragglers(mark) == []
+    assert probe(server, text).verdict.kind == "ok"
+    assert survivors_after_wait(mark) == []
 
 
-def test_a_probe_that_fills_the_disk_or_the_memory_meets_a_limit(
+def test_a_probe_that_fills_the_disk_reaches_a_limit(
     server: client.ProbeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file beyond the limit is an error inside the probe, and gives no answer about the bug."""
-    monkeypatch.setattr(client, "FILE_BYTES", 1 << 20)
+    """A file beyond the limit is an error inside the probe and does not decide about the bug."""
+    monkeypatch.setattr(client, "MAX_FILE_BYTES", 1 << 20)
     text = COMPILE.format(
         "open('/proc/self/cwd/big' if False else __file__ + '.big', 'wb').write(b'0' * (4 << 20))"
     )
-    judged = ask(server, text)
+    judged = probe(server, text)
     assert judged.verdict.kind == "unknown" and judged.verdict.cause == "disk-full"
     assert judged.answer == "unresolved"
 
 
-def test_each_probe_has_a_compiler_cache_of_its_own(server: client.ProbeServer) -> None:
-    """What one writes, also half of a file before it is killed, the next does not see."""
+def test_each_probe_has_its_own_compiler_cache(server: client.ProbeServer) -> None:
+    """A file that one probe writes, even partially before it is killed, is not visible to the next
+    probe.
+    """
     spoil = (
         "import os\nfolder = os.environ['TORCHINDUCTOR_CACHE_DIR']\nopen(os.path.join(folder,"
         " 'spoilt.so'), 'w')\nos.kill(os.getpid(), 9)\n"
     )
-    server.run(spoil, ProbeLimits(60.0))
+    server.run_program(spoil, ProbeLimits(60.0))
     look = (
         "import os\nassert 'spoilt.so' not in os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
     )
-    assert server.run(look, ProbeLimits(60.0))[0].exit_status == 0
+    assert server.run_program(look, ProbeLimits(60.0))[0].exit_status == 0
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    """The probe in flight is lost, told so, and the next one runs."""
+def test_a_killed_server_is_restarted(tmp_path: Path) -> None:
+    """The running probe is reported as lost, and the next one runs."""
     with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
-        assert ask(server, "import torch\n").verdict.kind == "ok"
+        assert probe(server, "import torch\n").verdict.kind == "ok"
         child = server._child
         assert child is not None
         threading.Timer(0.7, lambda: os.kill(child.pid, signal.SIGKILL)).start()
         with pytest.raises(client.ServerLost):
-            ask(server, "import time\ntime.sleep(60)\n")
-        assert ask(server, "import torch\n").verdict.kind == "ok"
+            probe(server, "import time\ntime.sleep(60)\n")
+        assert probe(server, "import torch\n").verdict.kind == "ok"
         assert server.starts == 2
         pids = [server._child.pid] if server._child else []
     assert not [p for p in pids if psutil.pid_exists(p)]
 
 
-def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
-    """The server's last words are in the message."""
+def test_an_interpreter_without_torch_is_reported(tmp_path: Path) -> None:
+    """The last lines of the server's output are in the message."""
     import venv
 
     venv.create(tmp_path / "bare", with_pip=False)
@@ -186,7 +191,7 @@ def test_an_interpreter_without_torch_says_so(tmp_path: Path) -> None:
         pytest.raises(client.ServerLost, match="torch"),
         client.ProbeServer(tmp_path, str(tmp_path / "bare/bin/python"), "aot") as server,
     ):
-        server.run("pass\n", ProbeLimits(10.0))
+        server.run_program("pass\n", ProbeLimits(10.0))
 
 
 TRAINING = """
@@ -206,23 +211,25 @@ print("gradient", x.grad is not None)
 
 @pytest.mark.slow
 def test_a_failure_in_a_backward_graph_builds_no_forward(tmp_path: Path) -> None:
-    """The forward graph gets as far as the phase, so that a failure in it shows too; then it runs
-    as it is.
+    """The forward graph is compiled up to the phase, so a failure in it shows too, and then runs
+    without compilation.
     """
     limits = ProbeLimits(60.0, stop="fx-passes", is_backward=True)
     with client.ProbeServer(tmp_path, sys.executable, "inductor") as server:
-        for operator, said in (
+        for operator, words in (
             ("aten.cos.default", "picky"),
             ("aten.sin.default", "picky"),
             ("aten.erf.default", ""),
         ):
-            outcome, folder = server.run(TRAINING.format(operator), limits)
+            outcome, folder = server.run_program(TRAINING.format(operator), limits)
             names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
-            assert (outcome.exit_status == 1) == bool(said), operator
-            assert said in (folder / "logs" / "stderr.txt").read_text()
+            assert (outcome.exit_status == 1) == bool(words), operator
+            assert words in (folder / "logs" / "stderr.txt").read_text()
             assert "compile_file" not in names and ("entire_backward" in names) == (
                 operator != "aten.sin.default"
             )
-        outcome, folder = server.run(TRAINING.format("none"), ProbeLimits(60.0, stop="fx-passes"))
+        outcome, folder = server.run_program(
+            TRAINING.format("none"), ProbeLimits(60.0, stop="fx-passes")
+        )
         names = "".join(path.read_text() for path in (folder / "journal").glob("*.jsonl"))
         assert outcome.exit_status == 0 and "entire_backward" not in names

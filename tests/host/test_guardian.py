@@ -1,4 +1,4 @@
-"""A guardian ends what is of its run, and nothing else: not by accident, and not without a run
+"""A guardian kills the processes of its run and no others: not by accident, and not without a run
 id.
 """
 
@@ -15,39 +15,41 @@ import pytest
 from reprokit.host.system import guardian, guardian_client, process_tree
 
 SCRIPT = Path(guardian.__file__)
-ASKS = (
+PRINT_VICTIMS = (
     "import sys; sys.path.insert(0, sys.argv[1]); import guardian; print(guardian.Guardian(0,"
-    " sys.argv[2]).victims())"
+    " sys.argv[2]).find_victims())"
 )
 
 
 @pytest.mark.parametrize("run_id", ["", "x", "0" * 31, "0" * 33, "0" * 32 + "\n", "=" + "0" * 31])
-def test_a_run_id_that_is_not_whole_is_refused(run_id: str) -> None:
-    """An empty mark would be found in every environment."""
-    with pytest.raises(ValueError, match="is no run id"):
+def test_an_incomplete_run_id_is_refused(run_id: str) -> None:
+    """An empty mark would match every environment."""
+    with pytest.raises(ValueError, match="is not a run id"):
         guardian.Guardian(0, run_id)
-    with pytest.raises(ValueError, match="is no run id"):
+    with pytest.raises(ValueError, match="is not a run id"):
         process_tree.processes_of_run(run_id)
-    with pytest.raises(ValueError, match="is no run id"):
-        process_tree.kill_all(0, run_id)
+    with pytest.raises(ValueError, match="is not a run id"):
+        process_tree.kill_process_tree(0, run_id)
 
 
 def test_only_its_own_run_is_found() -> None:
-    """Of all processes of the machine, those with the mark; with a run id that nobody has, none."""
+    """Only processes with the mark of the run are found, and none for an unknown run id."""
     run_id = uuid.uuid4().hex
     sleeper = subprocess.Popen(["sleep", "100"], env={"REPROKIT_RUN_ID": run_id})
     try:
-        for asked, expected in ((run_id, {sleeper.pid}), (uuid.uuid4().hex, set())):
-            words = [sys.executable, "-I", "-S", "-c", ASKS, str(SCRIPT.parent), asked]
-            told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-            assert told.strip() == str(expected)
+        for searched, expected in ((run_id, {sleeper.pid}), (uuid.uuid4().hex, set())):
+            words = [sys.executable, "-I", "-S", "-c", PRINT_VICTIMS, str(SCRIPT.parent), searched]
+            printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+            assert printed.strip() == str(expected)
     finally:
         sleeper.kill()
         sleeper.wait()
 
 
-def test_a_guardian_that_is_told_nothing_ends_nothing() -> None:
-    """Reprokit was killed, or interrupted, between the start of its guardian and the first word."""
+def test_a_guardian_without_a_message_kills_nothing() -> None:
+    """Reprokit was killed or interrupted between the start of its guardian and the first
+    message.
+    """
     ours, theirs = socket.socketpair()
     bystander = subprocess.Popen(["sleep", "100"], env={})
     words = [sys.executable, "-I", "-S", str(SCRIPT), str(theirs.fileno()), uuid.uuid4().hex]
@@ -62,14 +64,14 @@ def test_a_guardian_that_is_told_nothing_ends_nothing() -> None:
         bystander.wait()
 
 
-def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
-    """The program is the guardian's child; how it ended is known here, also of one that cannot be
-    started.
+def test_an_exit_status_and_the_resource_usage_are_returned(tmp_path: Path) -> None:
+    """The program is a child of the guardian; its exit status is known here, and also the error of
+    a program that cannot be started.
     """
     child = guardian_client.start_guarded(
         ["sh", "-c", "exit 7"], {"PATH": "/usr/bin:/bin"}, tmp_path, uuid.uuid4().hex, None
     )
-    reaped = child.reap(waits=True)
+    reaped = child.reap_program(waits=True)
     child.dismiss()
     assert reaped is not None and reaped[0] >> 8 == 7 and reaped[1].ru_maxrss > 0
     with pytest.raises(FileNotFoundError):
@@ -79,10 +81,10 @@ def test_an_exit_status_and_what_was_used_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root", [-1, 0, 1])
-def test_init_is_no_root(root: int) -> None:
-    """All processes are below init, and 0 and -1 stand for groups that are not ours: none of them
-    is ever ended.
+def test_init_is_not_a_root(root: int) -> None:
+    """All processes are below init, and 0 and -1 mean process groups of others, so none of them is
+    ever killed.
     """
     assert process_tree.family_of(root) == []
-    with pytest.raises(ValueError, match="leads no group of ours"):
-        process_tree.end_tree(root, [])
+    with pytest.raises(ValueError, match="is not the leader of a process group"):
+        process_tree.kill_processes(root, [])

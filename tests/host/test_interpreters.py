@@ -1,5 +1,5 @@
-"""Environments are built whole or not at all, kept, and built once by two who want the same; with
-real pip and real wheels.
+"""Environments are built entirely or not at all, kept, and built once for two callers with the same
+request. The tests use real pip and real wheels.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import releases, torch_environments
-from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, telling_lines
-
-from ..conftest import ROOT, wait_until
-from ..wheels import wheel
+from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, main_error_line
+from tests.support.environments import ROOT
+from tests.support.processes import wait_until
+from tests.support.wheels import write_wheel
 
 RUNS = "__version__ = {version!r}\n"
 BROKEN = "raise ImportError('libfancy.so.9: cannot open shared object file')\n"
@@ -29,31 +29,33 @@ import sys
 from pathlib import Path
 from reprokit.host.bisect import torch_environments as interpreters
 options = interpreters.InstallOptions(find_links=(sys.argv[1],), no_index=True, cache=Path(sys.argv[2]), installer="pip")
-print(interpreters.environment_of_version("1.0", options, lambda text: print(text, file=sys.stderr)).how)
+print(interpreters.obtain_environment("1.0", options, lambda text: print(text, file=sys.stderr)).how)
 """
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """torch 1.0 and 2.0 run, 3.0 does not, and there is something to install beside them."""
-    place = tmp_path_factory.mktemp("wheels")
+    """Write wheels of torch: 1.0 and 2.0 can be imported, 3.0 cannot, and 4.0 has a wrong version;
+    a second package can be installed beside them.
+    """
+    folder = tmp_path_factory.mktemp("wheels")
     for version, code in (("1.0", RUNS), ("2.0", RUNS), ("3.0", BROKEN), ("4.0", RUNS)):
         text = code.format(version="4.1" if version == "4.0" else version)
-        wheel(place, "torch", version, {"torch/__init__.py": text})
-    wheel(place, "beside", "7.0", {"beside/__init__.py": ""})
-    return place
+        write_wheel(folder, "torch", version, {"torch/__init__.py": text})
+    write_wheel(folder, "beside", "7.0", {"beside/__init__.py": ""})
+    return folder
 
 
 @pytest.fixture(autouse=True)
 def plain_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine's pip is told of indexes and constraints is not the test's business."""
+    """Remove this machine's settings of pip."""
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
 
 
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A user whose environment would lead every build astray."""
+    """Set variables of a user's environment that would disturb every build."""
     (tmp_path / "mine" / "torch").mkdir(parents=True)
     (tmp_path / "mine" / "torch" / "__init__.py").write_text("__version__ = '99.0'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
@@ -69,18 +71,18 @@ def options(wheels: Path, cache: Path, *packages: str) -> InstallOptions:
     )
 
 
-def test_built_once_then_kept_and_nothing_of_the_user_gets_in(
+def test_an_environment_is_built_once_and_without_the_users_settings(
     wheels: Path, tmp_path: Path, hostile: Path
 ) -> None:
-    """The second time nothing is installed; PYTHONPATH and pip's settings neither reach the
+    """The second request installs nothing; PYTHONPATH and pip's settings neither reach the
     environment nor are changed.
     """
-    before, said = dict(os.environ), []
-    first = torch_environments.environment_of_version(
-        "1.0", options(wheels, tmp_path / "cache", "beside"), said.append
+    before, messages = dict(os.environ), []
+    first = torch_environments.obtain_environment(
+        "1.0", options(wheels, tmp_path / "cache", "beside"), messages.append
     )
-    again = torch_environments.environment_of_version(
-        "1.0", options(wheels, tmp_path / "cache", "beside"), said.append
+    again = torch_environments.obtain_environment(
+        "1.0", options(wheels, tmp_path / "cache", "beside"), messages.append
     )
     assert (first.torch, first.how, again.how, again.python) == (
         "1.0",
@@ -88,18 +90,20 @@ def test_built_once_then_kept_and_nothing_of_the_user_gets_in(
         "cached",
         first.python,
     )
-    assert said == ["torch 1.0: building an environment with pip"]
+    assert messages == ["torch 1.0: building an environment with pip"]
     code = "import torch, beside; print(torch.__file__)"
     with torch_environments.without_user_environment():
-        told = subprocess.run(
+        printed = subprocess.run(
             [first.python, "-c", code], capture_output=True, text=True, check=True
         ).stdout
-        assert torch_environments.torch_of(first.python) == "1.0"
-    assert Path(told.strip()).is_relative_to(tmp_path / "cache")
+        assert torch_environments.imported_torch_version(first.python) == "1.0"
+    assert Path(printed.strip()).is_relative_to(tmp_path / "cache")
     assert dict(os.environ) == before and [p.name for p in hostile.iterdir()] == ["torch"]
-    # another index, other packages or another base are another environment
+    # different indexes, packages or bases give different environments
     folders = {
-        torch_environments.folder_of(torch_environments.version_of(version), sys.executable, chosen)
+        torch_environments.environment_folder(
+            torch_environments.parse_version(version), sys.executable, chosen
+        )
         for version in ("1.0", "2.0")
         for chosen in (
             options(wheels, tmp_path),
@@ -110,23 +114,25 @@ def test_built_once_then_kept_and_nothing_of_the_user_gets_in(
     assert len(folders) == 6
 
 
-def test_what_cannot_be_had_is_told_in_one_line(wheels: Path, tmp_path: Path) -> None:
-    """No such version, one that does not import, one that is another: the telling line, and nothing
-    is kept.
+def test_a_version_that_cannot_be_installed_gives_a_one_line_error(
+    wheels: Path, tmp_path: Path
+) -> None:
+    """A missing version, a version that cannot be imported, and a wrong version give the relevant
+    line of the output, and no environment is kept.
     """
     says = {
         "9.0": "No matching distribution found for torch==9.0",
         "3.0": "libfancy.so.9: cannot open shared object file",
-        "4.0": "what is imported is 4.1",
+        "4.0": "but the environment imports 4.1",
     }
     for version, line in says.items():
         with pytest.raises(CannotInstall, match=line) as caught:
-            torch_environments.environment_of_version(
+            torch_environments.obtain_environment(
                 version, options(wheels, tmp_path), lambda text: None
             )
         assert "\n" not in str(caught.value)
     assert [p for p in (tmp_path / "environments").iterdir() if p.is_dir()] == []
-    with pytest.raises(CannotInstall, match="at its deadline"):
+    with pytest.raises(CannotInstall, match="reached its deadline"):
         late = InstallOptions(
             find_links=(str(wheels),),
             no_index=True,
@@ -134,21 +140,21 @@ def test_what_cannot_be_had_is_told_in_one_line(wheels: Path, tmp_path: Path) ->
             installer="pip",
             timeout_s=0.01,
         )
-        torch_environments.environment_of_version("1.0", late, lambda text: None)
+        torch_environments.obtain_environment("1.0", late, lambda text: None)
     for wrong in ("two", "-r requirements.txt"):
-        with pytest.raises(BadInput, match="is no version"):
-            torch_environments.environment_of_version(
+        with pytest.raises(BadInput, match="is not a version"):
+            torch_environments.obtain_environment(
                 wrong, options(wheels, tmp_path), lambda text: None
             )
     with pytest.raises(BadInput, match="name a package"):
-        torch_environments.environment_of_version(
+        torch_environments.obtain_environment(
             "1.0", options(wheels, tmp_path, "-rx"), lambda text: None
         )
 
 
-def test_a_killed_builder_leaves_nothing_that_is_believed(wheels: Path, tmp_path: Path) -> None:
-    """SIGKILL in the middle: its installer ends too, and the next two builders make one environment
-    between them.
+def test_a_killed_builder_leaves_no_environment_that_is_used(wheels: Path, tmp_path: Path) -> None:
+    """After SIGKILL the installer of the builder ends too, and two further builders share one
+    environment.
     """
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
 
@@ -162,51 +168,51 @@ def test_a_killed_builder_leaves_nothing_that_is_believed(wheels: Path, tmp_path
     assert wait_until(lambda: list(tmp_path.glob("environments/*/pyvenv.cfg")))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    (place,) = (p for p in (tmp_path / "environments").iterdir() if p.is_dir())
-    assert not (place / torch_environments.READY).exists()
-    assert wait_until(lambda: not _at_work(place))
-    (place / "half").touch()
+    (folder,) = (p for p in (tmp_path / "environments").iterdir() if p.is_dir())
+    assert not (folder / torch_environments.READY_FILE).exists()
+    assert wait_until(lambda: not _is_building(folder))
+    (folder / "half").touch()
     pair = [build(), build()]
-    told = [child.communicate() for child in pair]
-    assert sorted(out.strip() for out, _ in told) == ["built", "cached"], told
-    assert sum("waiting for it" in err for _, err in told) <= 1
+    outputs = [child.communicate() for child in pair]
+    assert sorted(out.strip() for out, _ in outputs) == ["built", "cached"], outputs
+    assert sum("waiting for it" in err for _, err in outputs) <= 1
     assert (
-        json.loads((place / torch_environments.READY).read_text()) == {"torch": "1.0"}
-        and not (place / "half").exists()
+        json.loads((folder / torch_environments.READY_FILE).read_text()) == {"torch": "1.0"}
+        and not (folder / "half").exists()
     )
 
 
-def _at_work(place: Path) -> bool:
-    mine = str(place)
-    found = []
+def _is_building(folder: Path) -> bool:
+    mine = str(folder)
+    uses = []
     for process in psutil.process_iter():
         try:
-            found.append(any(mine in word for word in process.cmdline()))
+            uses.append(any(mine in word for word in process.cmdline()))
         except psutil.Error:
             continue
-    return any(found)
+    return any(uses)
 
 
-def test_an_environment_whose_base_is_gone_is_built_again(wheels: Path, tmp_path: Path) -> None:
-    """The marker alone is not believed."""
-    place = torch_environments.folder_of(
-        torch_environments.version_of("2.0"), sys.executable, options(wheels, tmp_path)
+def test_an_environment_with_a_missing_base_is_rebuilt(wheels: Path, tmp_path: Path) -> None:
+    """The marker file alone is not enough."""
+    folder = torch_environments.environment_folder(
+        torch_environments.parse_version("2.0"), sys.executable, options(wheels, tmp_path)
     )
-    (place / "bin").mkdir(parents=True)
-    (place / "bin" / "python").symlink_to("/no/such/python")
-    (place / torch_environments.READY).write_text('{"torch": "2.0"}')
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to("/no/such/python")
+    (folder / torch_environments.READY_FILE).write_text('{"torch": "2.0"}')
     assert (
-        torch_environments.environment_of_version(
+        torch_environments.obtain_environment(
             "2.0", options(wheels, tmp_path), lambda text: None
         ).how
         == "built"
     )
 
 
-def test_the_index_says_which_releases_there_are(
-    wheels: Path, tmp_path: Path, hostile: Path
-) -> None:
-    """Oldest first; where it cannot be asked, one line that names the way out."""
+def test_the_index_lists_the_releases(wheels: Path, tmp_path: Path, hostile: Path) -> None:
+    """Releases are sorted from the oldest; without an index, the one-line error names the option
+    --versions.
+    """
     assert [str(v) for v in releases.known_releases(options(wheels, tmp_path))] == [
         "1.0",
         "2.0",
@@ -217,24 +223,24 @@ def test_the_index_says_which_releases_there_are(
         releases.known_releases(options(tmp_path / "nothing", tmp_path))
 
 
-def test_an_interpreter_is_asked_and_not_believed(tmp_path: Path) -> None:
-    """No torch, none that can be read, and no answer at all."""
+def test_an_interpreter_is_queried_and_its_answer_is_checked(tmp_path: Path) -> None:
+    """A missing torch, an unreadable version and a missing interpreter give a one-line error."""
     says = {
         "import sys; sys.exit('no space left')": "no space left",
-        "print('none')": "does not say which torch",
+        "print('none')": "does not report the version",
     }
     for code, line in says.items():
         script = tmp_path / "python"
         script.write_text(f"#!{sys.executable}\n{code}\n")
         script.chmod(0o755)
         with pytest.raises(CannotInstall, match=line):
-            torch_environments.torch_of(str(script))
+            torch_environments.imported_torch_version(str(script))
     with pytest.raises(CannotInstall, match="No such file"):
-        torch_environments.torch_of(str(tmp_path / "absent"))
+        torch_environments.imported_torch_version(str(tmp_path / "absent"))
 
 
-def test_the_telling_line() -> None:
-    """Of pip and of uv."""
+def test_the_relevant_line() -> None:
+    """The relevant line is found in the output of pip and of uv."""
     pip = (
         "ERROR: Could not find a version that satisfies\nERROR: No matching distribution found for"
         " torch==9\n"
@@ -251,9 +257,9 @@ def test_the_telling_line() -> None:
         "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of"
         " torch==9\n"
     )
-    assert telling_lines(pip) == "No matching distribution found for torch==9"
-    assert telling_lines(conflict) == "Cannot install torch==9 because of conflicts."
-    assert telling_lines(uv).startswith("Because there is no version") and telling_lines(
+    assert main_error_line(pip) == "No matching distribution found for torch==9"
+    assert main_error_line(conflict) == "Cannot install torch==9 because of conflicts."
+    assert main_error_line(uv).startswith("Because there is no version") and main_error_line(
         older
     ).startswith("Because there")
-    assert telling_lines("") == "" and telling_lines("Killed\n") == "Killed"
+    assert main_error_line("") == "" and main_error_line("Killed\n") == "Killed"

@@ -1,6 +1,6 @@
-"""Interrupts are heard where a step can be given up, and never lost.
+"""Interrupts are raised where a step can be abandoned, and are never lost.
 
-SIGTERM stands for all: SIGINT and SIGHUP may be ignored where the tests themselves run in the
+SIGTERM represents all of them: SIGINT and SIGHUP may be ignored if the tests themselves run in the
 background.
 """
 
@@ -20,8 +20,8 @@ class Dies:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_that_a_finalizer_swallows_is_raised_again() -> None:
-    """Python only prints what is raised in ``__del__``; the next look finds the interrupt still
-    waiting.
+    """Python only prints an exception that is raised in ``__del__``; the next check raises the
+    pending interrupt.
     """
     with interrupts.deferred(), pytest.raises(KeyboardInterrupt), interrupts.allowed():
         Dies()
@@ -29,8 +29,8 @@ def test_an_interrupt_that_a_finalizer_swallows_is_raised_again() -> None:
         warnings.warn("the interrupt was lost", stacklevel=1)
 
 
-def test_what_was_caught_is_not_raised_twice() -> None:
-    """One Ctrl-C gives up one step."""
+def test_a_caught_interrupt_is_not_raised_twice() -> None:
+    """One Ctrl-C abandons one step."""
     with interrupts.deferred():
         with pytest.raises(KeyboardInterrupt), interrupts.allowed():
             os.kill(os.getpid(), signal.SIGTERM)
@@ -38,8 +38,8 @@ def test_what_was_caught_is_not_raised_twice() -> None:
             interrupts.raise_if_interrupted()
 
 
-def test_a_clean_up_is_not_given_up() -> None:
-    """An interrupt inside a clean-up waits until the block that hears it."""
+def test_a_clean_up_is_not_abandoned() -> None:
+    """An interrupt inside a clean-up is raised in the block after it."""
     done = False
     with interrupts.deferred(), pytest.raises(KeyboardInterrupt), interrupts.allowed():
         with interrupts.blocked():

@@ -1,4 +1,4 @@
-"""Kernels of a run, compiled one by one on warm servers that import no torch."""
+"""The kernels of a run are compiled one by one on warm servers that do not import torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.judge.verdict import judge
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Event, KernelWritten
@@ -20,11 +20,11 @@ from ..cli.test_kernel import ADD
 
 
 @pytest.mark.slow
-def test_what_compiled_before_is_not_compiled_again(
+def test_a_compiled_kernel_is_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first that fails in the order of the run is the story, the others are told; what failed
-    is asked again.
+    """The first failure in the order of the run is the verdict, the others are evidence, and failed
+    kernels are compiled again.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run_directory.make_folders(tmp_path)
@@ -41,11 +41,13 @@ def test_what_compiled_before_is_not_compiled_again(
     healthy = Observation(exit_status=0, has_finished=True, simulated=("a GPU",))
 
     def answers() -> list[str]:
-        return [row["answer"] for row in json.loads((tmp_path / kernel_checks.FILE).read_text())]
+        return [
+            row["answer"] for row in json.loads((tmp_path / run_names.KERNELS_FILE).read_text())
+        ]
 
     seen = kernel_checks.check_kernels(healthy, journals, tmp_path, sys.executable, "changed")
     assert answers() == ["compiled", "exception", "exception"]
-    verdict = judge(seen)
+    verdict = judge_run(seen)
     assert (verdict.kind, verdict.phase, verdict.work["kernel"]) == ("exception", "ptxas", "bad.py")
     assert any(
         "worse.py: exception: ttir" in row and "no attribute 'lod'" in row

@@ -1,5 +1,5 @@
-"""What leaves a run: nothing over links, no secret in a title, a file's name, the ledger's export
-or the end of stderr.
+"""No data leaves a run through links, and no secret through a title, a file name, the ledger's
+export or the end of stderr.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprokit.host.request.target import parse_command
 from reprokit.host.run import output
 from reprokit.host.run.output import BoundedLog
 from reprokit.host.system import private_names
-from tests.planted import LETTERS, password, shows
+from tests.support.planted_secrets import LETTERS, make_password, shows_secret
 
 
 def token(chance: random.Random) -> str:
@@ -31,7 +31,7 @@ def token(chance: random.Random) -> str:
 
 
 def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
-    """A target may put links into its run directory: neither a linked folder nor a linked file is
+    """A target may create links in its run directory: neither a linked folder nor a linked file is
     packed.
     """
     elsewhere, run = tmp_path / "elsewhere", tmp_path / "run-001"
@@ -50,15 +50,17 @@ def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
 
 
 def test_a_file_name_shows_no_secret(tmp_path: Path) -> None:
-    """The names of a pack's files, of the tarball and of its run come from the target's words."""
+    """The names of a pack's files, of the tarball and of its run come from the target's command."""
     secret = token(random.Random(1))
     run = tmp_path / "run-001"
     (run / "kernels").mkdir(parents=True)
     (run / "kernels" / f"{secret}.py").write_text("x = 1\n")
-    assert not any(shows(name, secret) for name in writer.gather_files(run, Redactor()).files)
+    assert not any(
+        shows_secret(name, secret) for name in writer.gather_files(run, Redactor()).files
+    )
     script = tmp_path / f"train_{secret}.py"
     script.write_text("")
-    assert not shows(parse_command(("true", str(script))).label, secret.removeprefix("ghp_"))
+    assert not shows_secret(parse_command(("true", str(script))).label, secret.removeprefix("ghp_"))
 
 
 @pytest.mark.parametrize(
@@ -71,26 +73,26 @@ def test_a_file_name_shows_no_secret(tmp_path: Path) -> None:
     ],
 )
 def test_a_title_shows_no_secret(form: str) -> None:
-    """A title, and what explains it, is made from a message without its secrets: digits that are
-    blanked hide nothing.
+    """A title and its explanation are made from a message without its secrets, because blanked
+    digits hide nothing.
     """
     secret = token(random.Random(form))
     titles = []
-    for one in (secret, token(random.Random(2))):
-        raised = private_names.redact_raised(Raised((Link("RuntimeError", form.format(s=one)),)))
-        found = signature.sign(
+    for value in (secret, token(random.Random(2))):
+        raised = private_names.redact_raised(Raised((Link("RuntimeError", form.format(s=value)),)))
+        signed = signature.sign_verdict(
             Verdict("exception", "aot", None, ""),
             Observation(raised=raised, compile_failures=(raised,)),
         )
-        titles.append(found.title)
-        for piece in (one, "".join("#" if c.isdigit() else c for c in one)):
-            assert piece not in found.title and piece not in str(found.explain)
-    assert titles[0] == titles[1]  # and the same bug has the same title, whatever the secret was
+        titles.append(signed.title)
+        for piece in (value, "".join("#" if c.isdigit() else c for c in value)):
+            assert piece not in signed.title and piece not in str(signed.explain)
+    assert titles[0] == titles[1]  # and the same bug has the same title, whatever the secret is
 
 
 def test_a_title_without_secrets_does_not_change() -> None:
-    """What holds no secret gives the title that it always gave, so that recorded sightings keep
-    their ids.
+    """A message without a secret gives the same title as before, so recorded sightings keep their
+    ids.
     """
     for message in (
         "Expected 3 got 5 for token_key at line 7",
@@ -102,48 +104,54 @@ def test_a_title_without_secrets_does_not_change() -> None:
 
 
 def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
-    """What the target says in events has no secret when the rules read it; paths stay, since the
-    rules judge them.
+    """Texts of the target in events are redacted before the rules read them; paths stay because the
+    rules need them.
     """
-    secret = password(random.Random(3))
-    told = events.Recompile(reasons=[f"self.api_key == '{secret}'"], file="/home/alice/x.py")
+    secret = make_password(random.Random(3))
+    recompile = events.Recompile(reasons=[f"self.api_key == '{secret}'"], file="/home/alice/x.py")
     link = events.ChainLink(
         type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),)
     )
-    one, other = private_names.events_text([told, events.ExceptionRaised(chain=(link,))])
-    assert secret not in f"{one} {other}"
-    assert isinstance(one, events.Recompile) and one.file == "/home/alice/x.py"
-    assert isinstance(other, events.ExceptionRaised) and other.chain[0].frames == link.frames
+    redacted_recompile, redacted_exception = private_names.redact_events(
+        [recompile, events.ExceptionRaised(chain=(link,))]
+    )
+    assert secret not in f"{redacted_recompile} {redacted_exception}"
+    assert (
+        isinstance(redacted_recompile, events.Recompile)
+        and redacted_recompile.file == "/home/alice/x.py"
+    )
+    assert (
+        isinstance(redacted_exception, events.ExceptionRaised)
+        and redacted_exception.chain[0].frames == link.frames
+    )
 
 
 def test_the_end_of_stderr_begins_with_no_part_of_a_key() -> None:
-    """The end of a long text is redacted before it is cut, and what is next to what was not read is
-    unknown.
+    """The end of a long text is redacted before it is cut, and the text next to an unread part is
+    treated as unknown.
     """
     chance = random.Random(4)
     rows = ["".join(chance.choice(LETTERS) for _ in range(64)) for _ in range(24)]
     text = "\n".join([*rows, "-----END RSA PRIVATE KEY-----", *(f"step {n}" for n in range(99))])
     for start in range(0, 24 * 65, 37):
-        found = private_names.redacted_tail(text[start:], 1_000_000, gone=start + 1)
-        assert not any(shows(found, row) for row in rows)
-        assert found.endswith("step 98")
+        redacted = private_names.redact_tail(text[start:], 1_000_000, missing_bytes=start + 1)
+        assert not any(shows_secret(redacted, row) for row in rows)
+        assert redacted.endswith("step 98")
 
 
 def test_a_long_message_is_cut_between_lines() -> None:
-    """The agent cuts a message at the ends of lines: a token there is whole, or not there at
-    all.
-    """
+    """The agent cuts a message at line ends: a token is kept entirely or removed entirely."""
     secret = token(random.Random(5))
     for before in range(23_940, 24_010, 7):
         error = ValueError("x" * (before - 1) + f"\ntoken {secret} was refused\n" + "y\n" * 20_000)
         message = exceptions.describe_exception(error)[0].message
-        assert not shows(Redactor().text(message), secret)
+        assert not shows_secret(Redactor().redact_text(message), secret)
 
 
 def test_output_is_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long stream, no part of a line is kept next to the cut."""
+    """In a long stream, no part of a line is kept next to the cut."""
     monkeypatch.setattr(output, "HEAD_BYTES", 200)
-    monkeypatch.setattr(output, "PIECE_BYTES", 80)
+    monkeypatch.setattr(output, "TAIL_CHUNK_BYTES", 80)
     secret = token(random.Random(6))
     for step in range(3, 40, 3):
         path = tmp_path / f"{step}.txt"
@@ -154,13 +162,13 @@ def test_output_is_cut_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for start in range(0, len(data), step):
             kept.write(data[start : start + step])
         kept.close()
-        assert not shows(Redactor().text(path.read_text()), secret)
+        assert not shows_secret(Redactor().redact_text(path.read_text()), secret)
 
 
 def test_structure_is_kept_by_a_redacted_observation() -> None:
-    """A record of any kind is redacted into a record of that kind."""
+    """A record of any class is redacted into a record of that class."""
     seen = Observation(stderr_tail="password=hunter2hunter")
-    assert dataclasses.asdict(Redactor().value(seen))["stderr_tail"] == "password=<token-1>"
-    assert json.loads(Redactor().json('{"a": {"password": 123456}}')) == {
+    assert dataclasses.asdict(Redactor().redact_value(seen))["stderr_tail"] == "password=<token-1>"
+    assert json.loads(Redactor().redact_json('{"a": {"password": 123456}}')) == {
         "a": {"password": "<token-1>"}
     }

@@ -1,8 +1,9 @@
-"""Nothing that a target says is markup in an issue, a README or a digest: it is text, or code."""
+"""No text of a target is markup in an issue, a README or a digest: it is plain text or code."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from pathlib import Path
 
@@ -21,10 +22,9 @@ from reprokit.host.minimize import proven
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.pack import issue_text
 from reprokit.host.report import markdown
+from tests.support.nightly_results import add_night, cell_result, failing, new_ledger
 
 from .test_render import HEADINGS, facts, repro
-from .triage.nights import failing, new_ledger, result
-from .triage.nights import night as one_night
 
 LIVE = re.compile(
     r"@\w|#\d|\bgh-\d|(?<![0-9a-z])[0-9a-f]{7,40}(?![0-9a-z])|://|\bwww\.|:[a-z0-9_+-]+:|\$\S|<\w|\bGHSA-",
@@ -114,20 +114,24 @@ NASTY = st.lists(MARKUP | st.text(max_size=6), max_size=10).map("".join) | st.li
 ).map(" ".join)
 
 
+@functools.cache
+def parser() -> MarkdownIt:
+    """Return a CommonMark parser with GitHub's extensions."""
+    github = MarkdownIt("gfm-like", {"html": True})
+    assert github.linkify is not None
+    # GitHub makes no link of a file name that ends in .py
+    github.linkify.set({"fuzzy_link": False})
+    return github
+
+
+@functools.lru_cache(1)
 def rendered(text: str) -> list[Token]:
-    """The parts of a Markdown text, flat, as a parser of CommonMark with GitHub's extensions sees
-    them.
-    """
-    parser = MarkdownIt("gfm-like", {"html": True})
-    assert parser.linkify is not None
-    parser.linkify.set(
-        {"fuzzy_link": False}
-    )  # GitHub makes no link of a file name that ends in .py
-    return [t for block in parser.parse(text) for t in (block, *(block.children or ()))]
+    """Return the tokens of a Markdown text, flat."""
+    return [t for block in parser().parse(text) for t in (block, *(block.children or ()))]
 
 
-def check(text: str, links: tuple[str, ...] = (), comments: int = 0) -> list[str]:
-    """Fail where ``text`` has more than our own elements; gives its headings."""
+def check_elements(text: str, links: tuple[str, ...] = (), comments: int = 0) -> list[str]:
+    """Return the headings of ``text``; fail if it has other elements than the template."""
     tokens = rendered(text)
     html = [t.content.strip() for t in tokens if t.type.startswith("html")]
     assert len(html) == comments and all(
@@ -139,23 +143,31 @@ def check(text: str, links: tuple[str, ...] = (), comments: int = 0) -> list[str
         if token.type == "text":
             assert not LIVE.search(token.content), token.content
     assert not [t for t in tokens if t.type in ("s_open", "em_open")]
-    found = [tokens[n + 1].content for n, t in enumerate(tokens) if t.type == "heading_open"]
-    return found
+    headings_of_text = [
+        tokens[n + 1].content for n, t in enumerate(tokens) if t.type == "heading_open"
+    ]
+    return headings_of_text
+
+
+@functools.cache
+def environment(template: str) -> jinja2.Environment:
+    """Return an environment whose template ``t`` is ``template``."""
+    return markdown.template_environment(jinja2.DictLoader({"t": template}))
 
 
 @settings(max_examples=2000, deadline=None)
 @given(NASTY)
 def test_a_value_in_a_template_is_text_or_code(text: str) -> None:
-    """Alone, at the begin of a line, after another line, in a list and in a table."""
+    """The value is alone, at the beginning of a line, after a line, in a list and in a table."""
     for template in (
         "{{ x }}",
         "a\n{{ x }}",
         "- {{ x }}\n- y",
         "**{{ 'a' }}** {{ x }}, {{ x }}; ({{ x }})",
     ):
-        env = markdown.environment(jinja2.DictLoader({"t": template}))
-        tokens = rendered(markdown.fill(env, "t", x=text))
-        assert check(markdown.fill(env, "t", x=text)) == []
+        page = markdown.render_template(environment(template), "t", x=text)
+        tokens = rendered(page)
+        assert check_elements(page) == []
         assert {t.type for t in tokens} <= {
             "paragraph_open",
             "paragraph_close",
@@ -170,39 +182,36 @@ def test_a_value_in_a_template_is_text_or_code(text: str) -> None:
             "strong_open",
             "strong_close",
         }
-    env = markdown.environment(
-        jinja2.DictLoader(
-            {"t": "| a | b |\n| --- | --- |\n| {{ x | cell }} | {{ x | code | cell }} |"}
-        )
-    )
-    cells = [t for t in rendered(markdown.fill(env, "t", x=text)) if t.type == "td_open"]
-    assert len(cells) == 2
-    check(markdown.fill(env, "t", x=text))
+    table = "| a | b |\n| --- | --- |\n| {{ x | cell }} | {{ x | code | cell }} |"
+    page = markdown.render_template(environment(table), "t", x=text)
+    assert len([t for t in rendered(page) if t.type == "td_open"]) == 2
+    check_elements(page)
 
 
 def test_plain_words_stay_plain() -> None:
-    """The usual sentences of a verdict need no code, and an identifier is code as a person would
-    write it.
+    """The usual sentences of a verdict need no code, and an identifier becomes code as in
+    hand-written Markdown.
     """
     plain = (
         "KeyError was raised, in phase codegen: 'buf1'. 10.8 s, 699 MB (98 %) a_b in"
         " torch/_inductor/loop_body.py:12 - x"
     )
-    assert markdown.inline(plain) == plain
+    assert markdown.escape_line(plain) == plain
     assert (
-        markdown.inline("it is for `module: x`; (`a_`)@b") == "it is for `module: x`; (`a_` `)@b`"
+        markdown.escape_line("it is for `module: x`; (`a_`)@b")
+        == "it is for `module: x`; (`a_` `)@b`"
     )
-    assert markdown.inline("in <listcomp>, of __init__.") == "in `<listcomp>`, of `__init__`."
-    assert markdown.inline(
+    assert markdown.escape_line("in <listcomp>, of __init__.") == "in `<listcomp>`, of `__init__`."
+    assert markdown.escape_line(
         "TypeError: <class 'x'> is no 'Tensor'"
     ) == "TypeError: `<class` `'x'>` is no 'Tensor'".replace("` `", " ")
 
 
 @settings(max_examples=40, deadline=None)
 @given(NASTY, NASTY)
-def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
-    """Every text of the facts is hostile: no link, no image, no HTML but our comment, and the
-    headings of the form.
+def test_an_issue_has_only_the_elements_of_its_template(text: str, other: str) -> None:
+    """Every text of the facts is hostile: the issue has no link, no image, no HTML except the
+    comment of the template, and the headings of the form.
     """
     verdict = Verdict(
         other,
@@ -244,37 +253,39 @@ def test_an_issue_has_only_our_own_elements(text: str, other: str) -> None:
         ablation={"sentence": f"It fails {text}", "steps": steps},
         program=repro(f"# {text}"),
     )
-    for one in (
+    for hostile_facts in (
         hostile,
         dataclasses.replace(hostile, program=proven.Candidate(text, other, text), collect_env=""),
     ):
-        issue = issue_text.make_issue(one)
-        assert check(issue.joined, comments=1) == [h.removeprefix("### ") for h in HEADINGS]
+        issue = issue_text.make_issue(hostile_facts)
+        assert check_elements(issue.joined, comments=1) == [
+            h.removeprefix("### ") for h in HEADINGS
+        ]
         assert (
-            check(issue.describe, comments=1)
-            == check(issue.error_logs)
-            == check(issue.versions)
+            check_elements(issue.describe, comments=1)
+            == check_elements(issue.error_logs)
+            == check_elements(issue.versions)
             == []
         )
-        readme = issue_text.pack_readme(
-            one, [("repro.py", "the program")], [text], "nothing was hidden"
+        readme = issue_text.render_pack_readme(
+            hostile_facts, [("repro.py", "the program")], [text], "nothing was hidden"
         )
-        assert len(check(readme)) == 1
-        assert not re.search(r"@\w|#\w|(?i:\bgh-\d)|://\w", markdown.title(text))
+        assert len(check_elements(readme)) == 1
+        assert not re.search(r"@\w|#\w|(?i:\bgh-\d)|://\w", markdown.issue_title(text))
 
 
 @settings(max_examples=40, deadline=None)
 @given(text=NASTY)
 @example(text="//evil.example/x")
-def test_a_digest_has_only_our_own_elements(
+def test_a_digest_has_only_the_elements_of_its_template(
     text: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Titles, reasons, versions, targets and repros of a ledger are text or code; a link goes to a
-    file below the digest.
+    """Titles, reasons, versions, targets and repros of a ledger are text or code, and a link leads
+    to a file below the digest.
     """
     store = new_ledger(tmp_path_factory.mktemp("ledger"))
-    told = {**failing("x"), "torch": "2.13"}
-    one_night(store, a=result(told))
+    attempt = {**failing("x"), "torch": "2.13"}
+    add_night(store, a=cell_result(attempt))
     report = night_report.make_report(store)
     bug = {
         **report["groups"]["new"][0],
@@ -285,35 +296,35 @@ def test_a_digest_has_only_our_own_elements(
     }
     bug |= {"repro": text, "repro_lines": 3, "pack": f"{text}/x.tar.gz"}
     row = {"target": text, "settings": text, "why": text}
-    told = {
+    attempt = {
         **report,
         "suite": text,
         "sentence": f"It fails {text}",
         "torch": [text],
         "groups": {**report["groups"], "new": [bug, bug]},
     }
-    told |= {
+    attempt |= {
         "surprises": [row],
         "unknown": [row],
         "lost": [row],
         "proposals": [{"bugs": [1, 2], "score": 0.5, "shared": [text]}],
     }
-    digest = night_report_files.digest_text(told)
+    digest = night_report_files.digest_text(attempt)
     links = [t.attrs["href"] for t in rendered(digest) if t.type == "link_open"]
     assert len(links) == 2 and all(re.fullmatch(r"(?!/)[\w%./~-]+", str(link)) for link in links)
-    assert [h.split(" (")[0] for h in check(digest, tuple(map(str, links)))[1:]] == [
+    assert [h.split(" (")[0] for h in check_elements(digest, tuple(map(str, links)))[1:]] == [
         "New",
         "Not as expected",
         "Could not be judged",
         "Lost",
-        "Perhaps one bug",
+        "Possible duplicates",
     ]
 
 
-def test_a_template_cannot_forget() -> None:
-    """A value that no filter touched is escaped; and no template marks anything as safe."""
-    env = markdown.environment(jinja2.DictLoader({"t": "{{ x }}{{ y | upper }}"}))
-    assert markdown.fill(env, "t", x="@team", y="<b>") == "`@team``<B>`"
+def test_a_template_escapes_every_value() -> None:
+    """A value without a filter is escaped, and no template marks a value as safe."""
+    env = markdown.template_environment(jinja2.DictLoader({"t": "{{ x }}{{ y | upper }}"}))
+    assert markdown.render_template(env, "t", x="@team", y="<b>") == "`@team``<B>`"
     folder = Path(__file__).resolve().parents[2] / "templates"
     assert not [
         p

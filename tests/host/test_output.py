@@ -1,4 +1,4 @@
-"""What a target prints is kept, up to a bound."""
+"""The output of a target is kept up to a limit."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from reprokit.host.run.output import BoundedLog
 def test_head_and_tail_are_kept(
     total: int, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first whole lines and the last ones, in order, and how many bytes were cut between
-    them.
+    """The first and the last whole lines are kept in order, with the number of bytes that were cut
+    between them.
     """
     monkeypatch.setattr(output, "HEAD_BYTES", 100)
-    monkeypatch.setattr(output, "PIECE_BYTES", 40)
+    monkeypatch.setattr(output, "TAIL_CHUNK_BYTES", 40)
     data = bytes(10 if i % 9 == 8 else 33 + i % 89 for i in range(total))
     kept = BoundedLog(tmp_path / "stdout.txt")
     for start in range(0, total, step):
         kept.write(data[start : start + step])
     kept.close()
-    found = (tmp_path / "stdout.txt").read_bytes()
-    head, _, tail = found.partition(b"\n<<cut ")
+    text = (tmp_path / "stdout.txt").read_bytes()
+    head, _, tail = text.partition(b"\n<<cut ")
     if tail:
         gone, _, tail = tail.partition(b" bytes>>\n")
         assert len(head) + int(gone) + len(tail) == total
@@ -34,6 +34,6 @@ def test_head_and_tail_are_kept(
         assert len(head) >= 100 - step - 9 and len(tail) >= 40 - step - 9
         assert head.endswith(b"\n") and data[: -len(tail)].endswith(b"\n")
     else:
-        assert found == data
-    assert len(found) < 100 + 80 + 2 * step + 40
+        assert text == data
+    assert len(text) < 100 + 80 + 2 * step + 40
     assert [p.name for p in tmp_path.iterdir()] == ["stdout.txt"]

@@ -1,4 +1,6 @@
-"""The same run gives the same bytes; what is too big is trimmed in a stated order and said."""
+"""The same run gives the same bytes, and a pack that is too big is trimmed in a fixed order, with a
+note.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,9 @@ def a_run(path: Path) -> Path:
     return path
 
 
-def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
-    """The manifest and the README count the placeholders of each kind and file, also of compressed
-    traces; a program is named.
+def test_placeholders_are_counted(tmp_path: Path) -> None:
+    """The manifest and the README count the placeholders of each kind and file, also in compressed
+    traces; a program with placeholders is named.
     """
     run = a_run(tmp_path / "run")
     (run / "logs" / "stdout.txt").write_text(
@@ -53,10 +55,12 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
         run, Redactor(PrivateNames(users=("mkowalski",), homes=("/home/mkowalski",)))
     )
     draft.add_text("candidate.py", "x = '<token-1>'\n")
-    said: list[str] = []
+    sentences: list[str] = []
     path = tmp_path / "pack.tar.gz"
     path.write_bytes(
-        writer.build_tarball(draft, lambda contents, trimmed, hidden: said.append(hidden) or hidden)
+        writer.build_tarball(
+            draft, lambda contents, trimmed, hidden: sentences.append(hidden) or hidden
+        )
     )  # type: ignore[func-returns-value]
     counted = reader.read_pack(path).manifest["redacted"]
     assert counted == draft.hidden
@@ -70,13 +74,13 @@ def test_what_was_hidden_is_counted(tmp_path: Path) -> None:
         counted["files"]["trace/dedicated.log.gz"] == 2 and counted["files"]["logs/stdout.txt"] == 3
     )
     assert (
-        said[-1]
+        sentences[-1]
         == "2 secrets, 1 e-mail address, 1 user name, 1 home folder, in 8 places of 5 files; 1 in"
         " candidate.py"
     )
 
 
-def test_nothing_hidden_is_said() -> None:
+def test_a_pack_without_placeholders_says_so() -> None:
     """A pack in which nothing was hidden says so."""
     assert (
         placeholder_counts.counts_sentence(
@@ -87,7 +91,7 @@ def test_nothing_hidden_is_said() -> None:
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    """No clock, no user, no order of the file system enters a pack."""
+    """No clock, no user and no file order of the file system affects a pack."""
     run = a_run(tmp_path)
     packs = []
     for _ in range(2):
@@ -96,8 +100,10 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     assert packs[0] == packs[1]
 
 
-def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
-    """Drafts, links and empty files stay out; secrets become placeholders; the manifest holds."""
+def test_packed_files_are_redacted_and_complete(tmp_path: Path) -> None:
+    """Drafts, links and empty files are left out, secrets become placeholders, and the manifest
+    matches.
+    """
     path = tmp_path / "p.tar.gz"
     path.write_bytes(
         writer.build_tarball(
@@ -107,8 +113,8 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
             readme,
         )
     )
-    found = reader.read_pack(path)
-    assert set(found.files) == {
+    pack = reader.read_pack(path)
+    assert set(pack.files) == {
         "README.md",
         "manifest.json",
         "logs/stderr.txt",
@@ -117,8 +123,8 @@ def test_what_enters_is_redacted_and_whole(tmp_path: Path) -> None:
         "graphs/0001/graph.py",
         "samples.csv",
     }
-    assert b"ghp_" not in found.files["logs/stderr.txt"]
-    assert b"mkowalski" not in found.files["journal/9.jsonl"]
+    assert b"ghp_" not in pack.files["logs/stderr.txt"]
+    assert b"mkowalski" not in pack.files["journal/9.jsonl"]
 
 
 def draft_of(files: dict[str, bytes]) -> writer.PackDraft:
@@ -126,21 +132,23 @@ def draft_of(files: dict[str, bytes]) -> writer.PackDraft:
 
 
 def test_chromium_events_go_first(tmp_path: Path) -> None:
-    """They are four fifths of a trace and tell least; the graphs in it stay."""
+    """Chromium events are four fifths of a trace and the least useful part; the graphs in it
+    stay.
+    """
     noise = b"".join(
         b'V 1] {"chromium_event": {}}\n\t' + os.urandom(30).hex().encode() + b"\n"
         for _ in range(2000)
     )
     draft = draft_of({"trace/a.log": noise + GRAPH, "logs/stderr.txt": b"kept"})
-    data = writer.build_tarball(draft, readme, most_bytes=20_000)
+    data = writer.build_tarball(draft, readme, max_bytes=20_000)
     assert len(data) <= 20_000
     assert draft.trimmed == ["trace: 2000 chromium events"]
     assert gzip.decompress(draft.files["trace/a.log.gz"]) == GRAPH
 
 
 def test_trimming_follows_its_order_until_it_fits() -> None:
-    """Traces, samples, journals, logs, graphs, stacks; the verdict, the issue and the repro never
-    go.
+    """Traces, samples, journals, logs, graphs and stacks are trimmed in this order; the verdict,
+    the issue and the repro are never trimmed.
     """
     big = {
         "trace/a.log": os.urandom(200_000).hex().encode(),
@@ -153,7 +161,7 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
     big |= {f"graphs/{n:04d}/graph.py": os.urandom(40_000).hex().encode() for n in range(12)}
     big |= {f"stacks/{n}-py-spy-1.json": os.urandom(40_000).hex().encode() for n in (1, 2, 3)}
     draft = draft_of(big)
-    data = writer.build_tarball(draft, readme, most_bytes=300_000)
+    data = writer.build_tarball(draft, readme, max_bytes=300_000)
     assert len(data) <= 300_000
     assert [row.split(":")[0] for row in draft.trimmed] == [
         "trace",
@@ -171,10 +179,10 @@ def test_trimming_follows_its_order_until_it_fits() -> None:
 
 
 def test_a_long_log_is_cut_at_line_ends(tmp_path: Path, monkeypatch: object) -> None:
-    """Half a line must not hide half a secret from the redaction."""
+    """A half line must not hide a half secret from the redaction."""
     run = a_run(tmp_path)
     line = "x" * 50 + " ghp_" + "a" * 36 + "\n"
-    (run / "logs" / "stderr.txt").write_text(line * (writer.LOG_BYTES // len(line) * 2))
+    (run / "logs" / "stderr.txt").write_text(line * (writer.MAX_LOG_BYTES // len(line) * 2))
     draft = writer.gather_files(run, Redactor())
     text = draft.files["logs/stderr.txt"].decode()
     assert "<<cut " in text and "ghp_" not in text and "aaaa" not in text
@@ -192,30 +200,32 @@ ENDINGS = st.sampled_from([b".txt", b".json", b".py", b".log", b".jsonl"])
         st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6
     )
 )
-def test_no_name_in_a_run_directory_makes_a_pack_that_is_refused(
+def test_any_file_name_in_a_run_directory_gives_a_readable_pack(
     names: list[tuple[str, list[bytes], bytes, bytes]],
 ) -> None:
-    """Any bytes that a file system takes: each file that is gathered is in the pack, and the pack
-    can be read.
+    """A file name may have any bytes that the file system accepts: each gathered file is in the
+    pack, and the pack can be read.
     """
-    with tempfile.TemporaryDirectory() as place:
-        run = Path(place) / "run"
+    with tempfile.TemporaryDirectory() as temporary:
+        run = Path(temporary) / "run"
         for folder, parts, name, ending in names:
             path = os.path.join(os.fsencode(run), folder.encode(), *parts, name + ending)
-            with contextlib.suppress(OSError):  # a file where a folder is wanted
+            with contextlib.suppress(OSError):  # a file in the position of a folder
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "wb") as file:
                     file.write(b"{}\n")
-        packed = Path(place) / "p.tar.gz"
+        packed = Path(temporary) / "p.tar.gz"
         draft = writer.gather_files(run, Redactor())
         count = len(draft.files)
         packed.write_bytes(writer.build_tarball(draft, readme))
         assert len(reader.read_pack(packed).files) == count + 2  # with the manifest and the README
 
 
-def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
-    """Folders go whole, and the pack says so: one that no command reads would be none."""
-    files = {f"eager/logs/{n}.txt": b"x" for n in range(writer.MOST_FILES)} | {
+def test_files_beyond_the_limit_of_a_pack_are_left_out(tmp_path: Path) -> None:
+    """Entire folders are left out with a note, because no command could read a pack with more
+    files.
+    """
+    files = {f"eager/logs/{n}.txt": b"x" for n in range(writer.MAX_FILES)} | {
         "verdict.json": b"{}\n",
         "logs/a.txt": b"x",
     }
@@ -223,8 +233,8 @@ def test_more_files_than_a_pack_may_hold_are_left_out(tmp_path: Path) -> None:
     draft.trimmed += [f"logs/{n}.txt: 7 bytes cut from its middle" for n in range(3000)]
     packed = tmp_path / "p.tar.gz"
     packed.write_bytes(writer.build_tarball(draft, readme))
-    found = reader.read_pack(packed)
-    assert {"verdict.json", "logs/a.txt"} <= set(found.files) and not any(
-        n.startswith("eager/") for n in found.files
+    pack = reader.read_pack(packed)
+    assert {"verdict.json", "logs/a.txt"} <= set(pack.files) and not any(
+        n.startswith("eager/") for n in pack.files
     )
-    assert any("eager" in row for row in found.manifest["trimmed"])
+    assert any("eager" in row for row in pack.manifest["trimmed"])

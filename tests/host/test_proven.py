@@ -1,5 +1,5 @@
-"""A repro is a program that was run alone and failed in the same way; nothing else can be called
-one, or be written as one.
+"""A repro is a program that was run alone and failed in the same way; no other program can be
+called or written as a repro.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.dumps import Link
-from reprokit.core.records.kinds import KINDS
+from reprokit.core.records.verdict_kinds import KINDS
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.host.minimize import minimize_result, proof, proven, stand_alone
 from reprokit.host.pack import writer
@@ -27,8 +27,8 @@ SILENT = {kind.name for kind in KINDS.values() if kind.is_silent}
 
 
 def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.Proof:
-    """A proof with hits, of a failure of ``kind``."""
-    given = proof.Proof(
+    """Return a proof with hits of a failure of ``kind``."""
+    plain_proof = proof.Proof(
         same_failure.SAME,
         f"{kind}: codegen | KeyError",
         "0123456789ab",
@@ -40,7 +40,7 @@ def proved(text: str = TEXT, kind: str = "exception", **changes: Any) -> proof.P
         proof.program_digest(text),
         kind in SILENT,
     )
-    return dataclasses.replace(given, **changes)
+    return dataclasses.replace(plain_proof, **changes)
 
 
 REFUSED = {
@@ -97,13 +97,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_program_that_was_not_proved_is_no_repro(name: str) -> None:
-    """The record cannot be made; the program is a candidate that says why."""
-    text, told, why = REFUSED[name]
+def test_a_program_that_was_not_proved_is_not_a_repro(name: str) -> None:
+    """The record cannot be created, and the program is a candidate with a reason."""
+    text, proof_of_text, why = REFUSED[name]
     with pytest.raises(proven.Unproven, match=re.escape(why)):
-        proven.Repro(text, "", told)  # type: ignore[arg-type]
-    found = proven.classify_program(text, "a program", told)
-    assert isinstance(found, proven.Candidate) and why in found.why
+        proven.Repro(text, "", proof_of_text)  # type: ignore[arg-type]
+    program = proven.classify_program(text, "a program", proof_of_text)
+    assert isinstance(program, proven.Candidate) and why in program.why
 
 
 answers = st.sampled_from(same_failure.ANSWERS)
@@ -121,9 +121,9 @@ kinds = st.sampled_from(["exception", "hang", *sorted(SILENT)])
 def test_every_repro_has_hits_of_its_own_text(
     answer: str, kind: str, hits: int, asserts: bool, is_text: bool, needs: str
 ) -> None:
-    """Whatever a proof says, a repro has hits, of this text, that fail by themselves."""
-    told = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
-    found = proven.classify_program(TEXT if is_text else TEXT + "pass\n", "", told)
+    """Whatever a proof contains, a repro has hits of its own text that fail by themselves."""
+    proof_of_text = proved(kind=kind, answer=answer, hits=hits, asserts=asserts, needs=needs)
+    program = proven.classify_program(TEXT if is_text else TEXT + "pass\n", "", proof_of_text)
     is_whole = (
         answer == same_failure.SAME
         and hits > 0
@@ -131,58 +131,58 @@ def test_every_repro_has_hits_of_its_own_text(
         and not needs
         and (asserts or kind not in SILENT)
     )
-    assert isinstance(found, proven.Repro) == is_whole
+    assert isinstance(program, proven.Repro) == is_whole
 
 
-def test_the_writer_takes_a_proved_program_alone() -> None:
-    """A pack holds repro.py with its proof, or no repro.py."""
+def test_the_writer_accepts_only_a_proved_program() -> None:
+    """A pack has repro.py with its proof, or no repro.py."""
     draft, redactor = writer.PackDraft(), Redactor()
     with pytest.raises(proven.Unproven):
         draft.add_text("repro.py", TEXT)
     assert not draft.files
     draft.add_repro(proven.Repro(TEXT, "", proved()), redactor)
-    told = json.loads(draft.files["proof.json"])
-    assert draft.files["repro.py"] == TEXT.encode() and told["hits"] == 3
-    assert told["digest"] == proof.program_digest(draft.files["repro.py"].decode())
+    document = json.loads(draft.files["proof.json"])
+    assert draft.files["repro.py"] == TEXT.encode() and document["hits"] == 3
+    assert document["digest"] == proof.program_digest(draft.files["repro.py"].decode())
 
 
-def test_no_repro_of_an_earlier_pack_stays(tmp_path: Path) -> None:
-    """A run directory that is packed again without a proof has no repro.py any more."""
+def test_the_repro_of_an_earlier_pack_is_removed(tmp_path: Path) -> None:
+    """A run directory that is packed again without a proof no longer has repro.py."""
     draft = writer.PackDraft()
     draft.add_repro(proven.Repro(TEXT, "", proved()), Redactor())
-    writer.unpack_beside(draft, tmp_path)
+    writer.write_pack_folder(draft, tmp_path)
     assert (tmp_path / "repro.py").exists()
     again = writer.PackDraft()
     again.add_text("candidate.py", TEXT)
-    writer.unpack_beside(again, tmp_path)
+    writer.write_pack_folder(again, tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["candidate.py"]
 
 
-def test_a_reduction_tells_what_its_proof_came_to() -> None:
-    """Proved, or why not: with what the reduction knows, where that is more than the proof
-    tells.
+def test_a_reduction_reports_the_result_of_its_proof() -> None:
+    """The sentence says that the program is proved, or why not, with the reduction's reason if that
+    is more specific.
     """
     small = minimize_result.MinimizeResult(TEXT, lines=2, is_complete=True, proof=proved())
-    assert small.is_proved and small.say().endswith(
+    assert small.is_proved and small.describe().endswith(
         "the same failure in 3 of 3 fresh runs, eager passes"
     )
     small.proof = proved(kind="wrong-result", hits=0, asserts=False)
-    small.unproved = f"with other values drawn it passes: {proven.VALUES}"
+    small.unproved = f"with other values drawn it passes: {proven.DEPENDS_ON_VALUES}"
     assert not small.is_proved and small.has_shown and "values of the inputs" in small.why
-    assert small.say().endswith("; not proved")
-    simulated = proven.why_not_proven(proved(is_simulated=True))
+    assert small.describe().endswith("; not proved")
+    simulated = proven.describe_proof(proved(is_simulated=True))
     assert simulated == "the same failure in 3 of 3 fresh runs on a simulated GPU, eager passes"
 
 
-def test_a_proof_is_read_back_as_it_was() -> None:
-    """From JSON that may hold anything, such as keys of a later version."""
-    told = {**dataclasses.asdict(proved()), "later": 1}
-    assert proof.read_proof(json.loads(json.dumps(told))) == proved()
-    assert proof.read_proof({"hits": 3}) is None and proof.read_proof("no") is None
+def test_a_proof_is_restored_from_json() -> None:
+    """A proof is restored from JSON, which may have keys of a later version or be invalid."""
+    document = {**dataclasses.asdict(proved()), "later": 1}
+    assert proof.parse_proof(json.loads(json.dumps(document))) == proved()
+    assert proof.parse_proof({"hits": 3}) is None and proof.parse_proof("no") is None
 
 
-def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
-    """Of PYTHONPATH stay the folders where packages are installed, and those that customize every
+def test_plain_runs_do_not_see_modules_of_the_user(tmp_path: Path) -> None:
+    """PYTHONPATH keeps the folders of installed packages and the folders that customize every
     interpreter.
     """
     own, installed, site = tmp_path / "own", tmp_path / "installed", tmp_path / "site"
@@ -199,15 +199,21 @@ def test_plain_runs_see_no_module_of_the_users(tmp_path: Path) -> None:
     assert stand_alone.plain_environment({"PYTHONPATH": str(own)}) == {}
 
 
-def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
-    """By the exception that it ends with, or by the path that it holds."""
+def test_a_missing_dependency_of_a_program_is_named(tmp_path: Path) -> None:
+    """The missing module or file is found in the exception or in the paths of the program."""
     lacks = Link("ModuleNotFoundError", "No module named 'helper.part'")
-    assert stand_alone.needed_names(lacks) == "it imports helper.part, which is not in the pack"
+    assert (
+        stand_alone.missing_dependency(lacks) == "it imports helper.part, which is not in the pack"
+    )
     reads = Link("FileNotFoundError", "[Errno 2] No such file or directory: 'weights.pt'")
-    assert stand_alone.needed_names(reads) == "it reads weights.pt, which is not in the pack"
-    assert stand_alone.needed_names(Link("KeyError", "'x'")) == stand_alone.needed_names(None) == ""
+    assert stand_alone.missing_dependency(reads) == "it reads weights.pt, which is not in the pack"
+    assert (
+        stand_alone.missing_dependency(Link("KeyError", "'x'"))
+        == stand_alone.missing_dependency(None)
+        == ""
+    )
     (tmp_path / "data.pt").touch()
-    assert str(tmp_path / "data.pt") in stand_alone.reads_environment(
+    assert str(tmp_path / "data.pt") in stand_alone.user_file_named_in(
         f"import torch\ntorch.load('{tmp_path}/data.pt')\n"
     )
     for text in (
@@ -218,4 +224,4 @@ def test_what_a_program_lacks_is_named(tmp_path: Path) -> None:
         "def (",
         "x = '/\\0'",
     ):
-        assert stand_alone.reads_environment(text) == "", text
+        assert stand_alone.user_file_named_in(text) == "", text

@@ -1,4 +1,4 @@
-"""The issue has the form's headings and fits into GitHub's limits, whatever goes in."""
+"""The issue has the headings of the form and fits into GitHub's limits for any text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.minimize import proof, proven
-from reprokit.host.pack import issue_text, issue_url
+from reprokit.host.pack import issue_forms, issue_text
 from reprokit.host.report import template_files
 
 HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
 
 
 def repro(text: str) -> proven.Repro:
-    """A program that was proved."""
-    told = proof.Proof(
+    """Return a program that was proved."""
+    proof_of_text = proof.Proof(
         "same",
         "exception: codegen | KeyError",
         "0123456789ab",
@@ -30,7 +30,7 @@ def repro(text: str) -> proven.Repro:
         hits=1,
         digest=proof.program_digest(text),
     )
-    return proven.Repro(text, "the source", told)
+    return proven.Repro(text, "the source", proof_of_text)
 
 
 def facts(**changes: object) -> issue_text.IssueFacts:
@@ -53,8 +53,8 @@ def facts(**changes: object) -> issue_text.IssueFacts:
 
 
 def headings(text: str) -> list[str]:
-    """Headings outside of code blocks."""
-    found, fence = [], ""
+    """Return the headings outside of code blocks."""
+    headings_of_text, fence = [], ""
     for line in text.splitlines():
         ticks = re.match(r"`{3,}", line)
         if ticks and not fence:
@@ -62,12 +62,14 @@ def headings(text: str) -> list[str]:
         elif fence and line.strip() == fence:
             fence = ""
         elif not fence and line.startswith("#"):
-            found.append(line)
-    return found
+            headings_of_text.append(line)
+    return headings_of_text
 
 
 def test_the_issue_has_exactly_the_headings_of_the_form() -> None:
-    """A submitted form becomes these three headings; the human's slot stands first."""
+    """A submitted form becomes these three headings, and the placeholder for a human summary is
+    first.
+    """
     text = issue_text.make_issue(facts()).joined
     assert headings(text) == HEADINGS
     first = text.split(HEADINGS[0])[1].strip()
@@ -78,21 +80,21 @@ def test_the_issue_has_exactly_the_headings_of_the_form() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.text(max_size=200), st.integers(0, 200_000))
-def test_any_text_fits_and_cannot_break_out(text: str, size: int) -> None:
-    """Fences in a log or repro neither close the block nor add a heading; 60,000 characters
-    hold.
+def test_any_text_fits_and_cannot_leave_its_block(text: str, size: int) -> None:
+    """Fences in a log or a repro neither close the block nor add a heading, and the limit of 60,000
+    characters holds.
     """
     nasty = (text + "\n```\n### Versions\n````\n") * (size // (len(text) + 30) + 1)
     seen = Observation(exit_status=1, raised=Raised((Link("E", nasty),)), stderr_tail=nasty)
     issue = issue_text.make_issue(
         facts(seen=seen, program=repro(f"#{nasty}"), collect_env=nasty, command=nasty)
     )
-    assert len(issue.joined) <= issue_text.ISSUE_CHARS
+    assert len(issue.joined) <= issue_text.MAX_ISSUE_CHARS
     assert headings(issue.joined) == HEADINGS
 
 
-def test_only_a_proved_program_stands_under_repro() -> None:
-    """Any other is named with the reason, and its text stays in the pack."""
+def test_only_a_proved_program_is_listed_as_repro() -> None:
+    """Any other program is mentioned with the reason, and its text stays in the pack."""
     text = issue_text.make_issue(facts()).joined
     assert "Repro (the source):" in text and "There is no proven repro" not in text
     candidate = proven.Candidate(
@@ -112,16 +114,16 @@ def test_only_a_proved_program_stands_under_repro() -> None:
     )
     long = issue_text.make_issue(facts(program=repro("x = 1\n" * 9_000))).joined
     assert (
-        "Repro: repro.py in the pack (the source); its 54000 characters are too many for this text."
+        "Repro: repro.py in the pack (the source); with 54000 characters it is too long for this text."
         in long
     )
-    assert "There is no proven repro: because." in issue_text.pack_readme(
+    assert "There is no proven repro: because." in issue_text.render_pack_readme(
         facts(program=proven.Candidate("", "", "because")), [], [], "nothing was hidden"
     )
 
 
 def test_logs_are_cut_in_the_middle() -> None:
-    """Head and tail of a log tell most; what is gone is counted."""
+    """The head and the tail of a log are the most useful parts; the removed part is counted."""
     text = issue_text.cut_text("head" + "x" * 100_000 + "tail", 1_000)
     assert (
         text.startswith("head") and text.endswith("tail") and re.search(r"<<cut \d+ bytes>>", text)
@@ -133,8 +135,8 @@ def test_logs_are_cut_in_the_middle() -> None:
 @given(st.text(max_size=20_000))
 @settings(max_examples=50, deadline=None)
 def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
-    """labels= is a 404 for those without rights; over 8,192 bytes is a 414."""
-    url = issue_url.issue_form_url(title, "pytorch/pytorch")
+    """labels= gives a 404 for users without permission, and more than 8,192 bytes give a 414."""
+    url = issue_forms.issue_form_url(title, "pytorch/pytorch")
     assert len(url) < 8_192
     assert url.startswith(
         "https://github.com/pytorch/pytorch/issues/new?template=pt2-bug-report.yml&title="
@@ -142,21 +144,23 @@ def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     assert "labels=" not in url
 
 
-def test_the_ladder_is_a_sentence_and_a_table() -> None:
-    """Where it begins, with its evidence; nothing stands there when no rung was asked."""
+def test_the_ablation_is_a_sentence_and_a_table() -> None:
+    """The sentence and the table with the evidence are in the issue; without an ablation, neither
+    is.
+    """
     steps = [
         {"name": 'backend="eager"', "answer": "passes", "seconds": 0.5},
         {"name": "x|y", "answer": "same", "seconds": 2.0},
     ]
-    told = {"sentence": "It fails with inductor.", "steps": steps}
-    text = issue_text.make_issue(facts(ablation=told)).joined
+    document = {"sentence": "It fails with inductor.", "steps": steps}
+    text = issue_text.make_issue(facts(ablation=document)).joined
     assert "**It fails with inductor.**" in text and '| backend="eager" | passes | 0.5 |' in text
     assert "| ablation step |" not in issue_text.make_issue(facts()).joined
 
 
-def test_a_failure_outside_the_compiler_is_not_to_be_filed() -> None:
-    """The banner holds whether the target ran without compile too, or only outside of what the
-    compiler made.
+def test_a_failure_outside_the_compiler_should_not_be_filed() -> None:
+    """The banner does not claim that the target also fails without compile, because the failure may
+    only be outside of compiled code.
     """
     text = issue_text.make_issue(
         facts(verdict=Verdict("error-in-eager", "eager", "ValueError", "It fails.", ()))
@@ -172,8 +176,8 @@ def test_an_unknown_name_in_a_template_is_an_error() -> None:
 
 
 def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
-    """A reader sees at once what is not there."""
-    text = issue_text.pack_readme(
+    """A reader sees which data is missing."""
+    text = issue_text.render_pack_readme(
         facts(missing=(Missing("gpus", "no driver"),)),
         [("repro.py", "the program")],
         ["trace: gone"],
@@ -188,7 +192,7 @@ def test_the_readme_lists_what_is_missing_and_trimmed() -> None:
 
 
 def test_templates_are_read_from_the_package_or_the_tree() -> None:
-    """Every template on disk renders from where this installation keeps it."""
+    """Every template on disk is rendered from the installed package or the source tree."""
     folder = Path(__file__).resolve().parents[2] / "templates"
     for path in folder.rglob("*.j2"):
         assert template_files.read_template(path.relative_to(folder).as_posix()) == path.read_text(

@@ -1,6 +1,4 @@
-"""The report: the same in HTML and in the terminal, self-contained, and safe whatever its texts
-hold.
-"""
+"""The report is the same in HTML and in the terminal, self-contained, and safe with any text."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared.contract.events import Begin, End, Event
 from reprokit.host.report import flamegraph, html_report, report_data, svg, timeline
 from reprokit.host.run import observation_reader, run_directory
-
-from ..browser import open_page, screenshot
+from tests.support.browser import Browser
 
 EVIL = '</title><script>alert(1)</script>" onload="alert(2)\' <img src=http://evil.example/x>'
 FRAMES = tuple(
@@ -45,7 +42,7 @@ COMPILE = events(
 
 
 def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> dict[str, Any]:
-    """A whole report, with ``text`` wherever a target can put text."""
+    """Return a complete report with ``text`` in each position that a target can control."""
     run_directory.make_folders(run_path)
     rows = ["t,pid,ppid,name,state,rss_bytes,cpu_s,want_s,threads,gpu_share"]
     for second in range(10, 30):
@@ -93,41 +90,43 @@ def model(run_path: Path, text: str = "nothing moved", kind: str = "hang") -> di
 
 
 def tags(page: str) -> set[str]:
-    """The names of all elements and of all their attributes."""
-    found: set[str] = set()
+    """Return the names of all elements and of all their attributes."""
+    names: set[str] = set()
 
     class Parser(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            found.update([tag, *(name for name, _ in attrs)])
+            names.update([tag, *(name for name, _ in attrs)])
 
     Parser().feed(page)
-    return found
+    return names
 
 
 def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> None:
-    """No script, nothing fetched, and no text of a target becomes markup."""
-    page = html_report.html_report(model(tmp_path, EVIL))
+    """The page has no script and fetches nothing, and no text of a target becomes markup."""
+    page = html_report.render_html_report(model(tmp_path, EVIL))
     names = tags(page)
     assert not names & {"script", "img", "link", "iframe", "object", "src", "href", "onload"}
     assert "@import" not in page and "default-src 'none'" in page.replace("&#39;", "'")
 
 
-def test_the_timeline_shows_phases_and_what_is_open() -> None:
-    """Innermost phases in order; the one that never ended reaches to the end and is marked."""
-    found = timeline.make_timeline({7: COMPILE}, {"0": 7}, "", 10.0, 30.0)
-    spans = [(s["phase"], s["start"], s["end"], s["is_open"]) for s in found["lanes"][0]["spans"]]
+def test_the_timeline_shows_phases_and_marks_the_open_one() -> None:
+    """The innermost phases are in order; a phase that never ended extends to the end and is
+    marked.
+    """
+    drawn = timeline.make_timeline({7: COMPILE}, {"0": 7}, "", 10.0, 30.0)
+    spans = [(s["phase"], s["start"], s["end"], s["is_open"]) for s in drawn["lanes"][0]["spans"]]
     assert spans == [
         ("dynamo-trace", 0.0, 2.0, False),
         ("backend", 2.0, 3.0, False),
         ("lowering", 3.0, 6.0, False),
         ("scheduler", 6.0, 20.0, True),
     ]
-    assert found["lanes"][0]["name"].startswith("rank 0")
-    assert found["phases"][0] == {"phase": "scheduler", "seconds": 14.0}
+    assert drawn["lanes"][0]["name"].startswith("rank 0")
+    assert drawn["phases"][0] == {"phase": "scheduler", "seconds": 14.0}
 
 
 def test_samples_become_series(tmp_path: Path) -> None:
-    """Processors wanted, memory and the GPU, from a file that is cut short."""
+    """CPU use, memory and the GPU become series, also from a truncated file."""
     series = {s["name"]: s["points"] for s in model(tmp_path)["timeline"]["series"]}
     assert series["processors wanted"][3][1] == pytest.approx(0.9, abs=0.01)
     assert series["memory"][-1][1] == 29 * 10**7
@@ -135,40 +134,41 @@ def test_samples_become_series(tmp_path: Path) -> None:
 
 
 def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
-    """Three samples, one stack: every frame is as wide as the whole."""
-    found = model(tmp_path)["flame"]
-    assert found["samples"] == 3 and flamegraph.tree_depth(found) == 33
-    boxes = svg.flame_shapes(found)["boxes"]
+    """With three samples of one stack, every frame is as wide as the whole graph."""
+    tree = model(tmp_path)["flame"]
+    assert tree["samples"] == 3 and flamegraph.tree_depth(tree) == 33
+    boxes = svg.flame_shapes(tree)["boxes"]
     assert {b["width"] for b in boxes} == {boxes[0]["width"]}
     assert boxes[-1]["text"] == "nothing moved"
 
 
 def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) -> None:
-    """Hundreds of spans and of frames: what is open is drawn, all is counted, nothing recurses too
-    deep.
+    """With hundreds of spans and frames, open phases are drawn, all phases are counted, and the
+    recursion is not too deep.
     """
     rows = [("begin", "GraphLowering.run", 0.0)]
     for n in range(500):
         rows += [("begin", "Scheduler.__init__", n + 0.1), ("end", "Scheduler.__init__", n + 0.2)]
-    found = timeline.make_timeline({7: events(*rows)}, {}, "", 0.0, 600.0)
+    drawn = timeline.make_timeline({7: events(*rows)}, {}, "", 0.0, 600.0)
     assert (
-        found["lanes"][0]["spans"][-1]["is_open"] and found["lanes"][0]["spans"][-1]["end"] == 600.0
+        drawn["lanes"][0]["spans"][-1]["is_open"] and drawn["lanes"][0]["spans"][-1]["end"] == 600.0
     )
-    assert found["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
+    assert drawn["phases"][0] == {"phase": "lowering", "seconds": pytest.approx(550.0, abs=0.1)}
     deep = tuple(Frame("/home/bob/x.py", f"call_{n}", n) for n in range(2000))
     dump = Dump(1, "py-spy", 7, (ThreadStack(7, "MainThread", deep, is_main=True, tid=7),))
     grown = flamegraph.stack_tree([dump], {})
     assert flamegraph.tree_depth(grown) < 100
-    whole = {**model(tmp_path), "flame": Redactor(PrivateNames()).value(grown)}
+    whole = {**model(tmp_path), "flame": Redactor(PrivateNames()).redact_value(grown)}
+    # show reads it
     assert bounded_json.parse_json(json.dumps({"pack": whole})) == json.loads(
         json.dumps({"pack": whole})
-    )  # show reads it
-    text = html_report.html_report(whole)
+    )
+    text = html_report.render_html_report(whole)
     assert "call_0" in text and "call_1999" in text and "frames ..." in text
 
 
-def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
-    """A run that left nothing has a report that says so."""
+def test_a_run_without_data_has_a_report(tmp_path: Path) -> None:
+    """A run without data has a report that says so."""
     run_directory.make_folders(tmp_path)
     empty = report_data.make_report_data(
         Verdict("unknown", None, None, "Nothing."),
@@ -177,19 +177,20 @@ def test_nothing_recorded_is_drawn_too(tmp_path: Path) -> None:
         observation_reader.Journals({}, 0, {}),
         tmp_path,
     )
-    page = html_report.html_report(empty)
+    page = html_report.render_html_report(empty)
     assert "No phase and no sample was recorded" in page and "No stack was sampled" in page
 
 
-def test_a_real_browser_shows_it(tmp_path: Path) -> None:
-    """In headless Chromium: the cause on top, pictures with ink, and no script or
-    markup of the target's."""
+def test_a_browser_shows_the_report(tmp_path: Path, browser: Browser) -> None:
+    """In headless Chromium the cause is on top, the pictures are drawn, and the page has no script
+    or markup of the target.
+    """
     page = tmp_path / "report.html"
-    page.write_text(html_report.html_report(model(tmp_path / "run", EVIL)))
-    dom = open_page(page, "--dump-dom")
+    page.write_text(html_report.render_html_report(model(tmp_path / "run", EVIL)))
+    dom = browser.open_page(page, "--dump-dom")
     assert "hang in lowering: lock-deadlock" in dom and dom.count("<svg") == 2
     assert "script" not in tags(dom) and "img" not in tags(dom) and "onload" not in tags(dom)
     blank = tmp_path / "blank.html"
     blank.write_text("<!doctype html><title>blank</title>")
-    drawn, empty = (screenshot(p, tmp_path / f"{p.stem}.png") for p in (page, blank))
+    drawn, empty = (browser.screenshot(p, tmp_path / f"{p.stem}.png") for p in (page, blank))
     assert drawn.startswith(b"\x89PNG") and len(drawn) > 5 * len(empty)

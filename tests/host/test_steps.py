@@ -1,4 +1,4 @@
-"""What is asked and what the steps find stays in the run directory, whole."""
+"""The request and the results of the steps are stored completely in the run directory."""
 
 from __future__ import annotations
 
@@ -25,42 +25,41 @@ from reprokit.host.request.target import Target
 from reprokit.host.run import run_directory
 from reprokit.host.run.restore_run import restore_run
 from reprokit.host.system import files
-
-from ..strategies import of
+from tests.support.field_values import values_of_type
 
 REQUEST = Request(Target("file", "model.py", "make"))
 FILES = [step for step in JUDGE if step.file]
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[run_directory.RunDir]:
+def run_dir() -> Iterator[run_directory.RunDir]:
     with tempfile.TemporaryDirectory() as folder:
-        held = run_directory.create_run(Path(folder), "steps")
+        held = run_directory.create_run_directory(Path(folder), "steps")
         yield held
-        held.release()
+        held.release_lock()
 
 
 def state_of(
-    place: run_directory.RunDir, seen: Observation, missing: tuple[Missing, ...] = ()
+    run_dir: run_directory.RunDir, seen: Observation, missing: tuple[Missing, ...] = ()
 ) -> State:
     return State(
-        REQUEST, place, Callbacks(lambda text: None), StudyTools(), seen=seen, missing=missing
+        REQUEST, run_dir, Callbacks(lambda text: None), StudyTools(), seen=seen, missing=missing
     )
 
 
-def test_no_field_of_a_request_can_be_forgotten() -> None:
-    """Each is in run.json but for those of one run, which are named; a new field is in it by
-    itself.
+def test_every_field_of_a_request_is_stored() -> None:
+    """All fields are in run.json except the listed fields of a single run; a new field is included
+    automatically.
     """
     names = {f.name for f in dataclasses.fields(Request)}
-    assert set(run_request.request_to_json(REQUEST)) == names - run_request.OF_ONE_RUN
-    assert frozenset({"cwd", "variables"}) == run_request.OF_ONE_RUN
+    assert set(run_request.request_to_json(REQUEST)) == names - run_request.UNSAVED_FIELDS
+    assert frozenset({"cwd", "variables"}) == run_request.UNSAVED_FIELDS
 
 
 @settings(max_examples=80, deadline=None)
-@given(request=of(Request, run_request.OF_ONE_RUN))
+@given(request=values_of_type(Request, run_request.UNSAVED_FIELDS))
 def test_a_request_survives_its_run_directory(request: Request) -> None:
-    """What the user asked for, such as --compare-simulated, is known when the run is judged
+    """The options of the user, such as --compare-simulated, are known when the run is judged
     again.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -74,49 +73,49 @@ def test_a_request_survives_its_run_directory(request: Request) -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[])
 @given(
     step=st.sampled_from(FILES),
-    before=of(Observation),
-    after=of(Observation),
-    missing=of(tuple[Missing, ...]),
+    before=values_of_type(Observation),
+    after=values_of_type(Observation),
+    missing=values_of_type(tuple[Missing, ...]),
 )
-def test_what_a_step_added_is_read_back(
-    place: run_directory.RunDir,
+def test_the_result_of_a_step_is_restored(
+    run_dir: run_directory.RunDir,
     step: step_runner.Step,
     before: Observation,
     after: Observation,
     missing: tuple[Missing, ...],
 ) -> None:
-    """Any observation, and what was missing: read instead of done again."""
-    first = state_of(place, before)
-    step_runner.save_step(step, first, state_of(place, after, missing))
+    """The observation and the missing data of a step are loaded instead of computed again."""
+    first = state_of(run_dir, before)
+    step_runner.save_step(step, first, state_of(run_dir, after, missing))
     loaded = step_runner.load_step(step, first)
     assert loaded is not None and loaded.seen == after
     assert set(loaded.missing) == set(missing)
 
 
-def test_each_step_has_a_file_of_its_own() -> None:
-    """Two steps in one file would overwrite each other."""
+def test_each_step_has_its_own_file() -> None:
+    """Two steps with one file would overwrite each other."""
     names = [step.file for step in FILES]
     assert len(names) == len(set(names)) == 7
 
 
-def test_a_step_that_may_not_be_done_says_so(place: run_directory.RunDir) -> None:
-    """A later judgement runs nothing of the target, and does not pretend that it did."""
-    asked: list[State] = []
+def test_a_step_that_may_not_run_is_reported(run_dir: run_directory.RunDir) -> None:
+    """A later judgement does not run the target and reports this."""
+    calls: list[State] = []
     step = dataclasses.replace(
-        CONFIRM, do=lambda s: asked.append(s) or s, applies=lambda s: True, file="never.json"
+        CONFIRM, do=lambda s: calls.append(s) or s, applies=lambda s: True, file="never.json"
     )
-    state = dataclasses.replace(state_of(place, Observation(exit_status=1)), may_run=False)
+    state = dataclasses.replace(state_of(run_dir, Observation(exit_status=1)), may_run=False)
     after = step_runner.follow_steps(state, (step,))
-    assert after.missing == (Missing("eager run", step_runner.NOT_DONE),) and not asked
+    assert after.missing == (Missing("eager run", step_runner.NOT_DONE),) and not calls
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", '{"changes": {"eager": 3}, "missing": []}', '{"changes": {"odd": 3}}', "[]"]
 )
-def test_half_a_file_is_no_result(place: run_directory.RunDir, text: str) -> None:
-    """What cannot be read counts as not done."""
-    state = state_of(place, Observation())
-    path = step_runner.path_of(COMPARE, state)
+def test_a_damaged_file_is_not_a_result(run_dir: run_directory.RunDir, text: str) -> None:
+    """An unreadable file counts as a step that was not done."""
+    state = state_of(run_dir, Observation())
+    path = step_runner.step_path(COMPARE, state)
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     assert step_runner.load_step(COMPARE, state) is None
@@ -125,10 +124,10 @@ def test_half_a_file_is_no_result(place: run_directory.RunDir, text: str) -> Non
 @pytest.mark.parametrize(
     "problem", [KeyboardInterrupt(), OSError(28, "No space left on device"), ValueError("odd")]
 )
-def test_a_step_that_fails_says_why_and_the_rest_go_on(
-    place: run_directory.RunDir, problem: BaseException
+def test_a_failed_step_is_reported_and_the_others_continue(
+    run_dir: run_directory.RunDir, problem: BaseException
 ) -> None:
-    """A pack is always left."""
+    """A pack is always written."""
 
     def fail(state: State) -> State:
         raise problem
@@ -140,7 +139,7 @@ def test_a_step_that_fails_says_why_and_the_rest_go_on(
         return state
 
     after = step_runner.follow_steps(
-        state_of(place, Observation()),
+        state_of(run_dir, Observation()),
         (step_runner.Step("first", fail), step_runner.Step("pack", note)),
     )
     assert [row.what for row in after.missing] == ["first"] and done == ["pack"]
@@ -148,25 +147,25 @@ def test_a_step_that_fails_says_why_and_the_rest_go_on(
 
 
 def test_an_interrupt_after_the_reduction_keeps_its_record(
-    place: run_directory.RunDir, monkeypatch: pytest.MonkeyPatch
+    run_dir: run_directory.RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C while the recorded program runs alone gives up that run, and not what the reduction
-    found.
+    """Ctrl-C during the run of the recorded program abandons that run but keeps the result of the
+    reduction.
     """
-    found = MinimizeResult(text="import torch\n")
+    reduced = MinimizeResult(text="import torch\n")
 
-    def interrupted(*given: Any) -> None:
+    def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(study_steps.reducer, "minimize_case", lambda *given: found)
-    monkeypatch.setattr(study_steps.shown_program, "try_recorded", interrupted)
-    for name in ("case", "server"):
+    monkeypatch.setattr(study_steps.reducer, "minimize_case", lambda *arguments: reduced)
+    monkeypatch.setattr(study_steps.shown_program, "prove_recorded_program", interrupted)
+    for name in ("case_for", "server_for"):
         monkeypatch.setattr(StudyTools, name, lambda self, of: None)
     outcome: Any = SimpleNamespace(is_interrupted=False)
     failed = Verdict(
         "exception", "lowering", "KeyError", "KeyError was raised.", responsible="torch"
     )
-    state = dataclasses.replace(state_of(place, Observation()), outcome=outcome, verdict=failed)
+    state = dataclasses.replace(state_of(run_dir, Observation()), outcome=outcome, verdict=failed)
     after = step_runner.follow_steps(state, (MINIMIZE, TRY_RECORDED, ABLATE))
-    assert after.minimized is found and after.is_given_up
+    assert after.minimized is reduced and after.is_given_up
     assert [row.what for row in after.missing] == [TRY_RECORDED.what, ABLATE.what]

@@ -1,4 +1,4 @@
-"""How fast a loop is traced, and how much of it is left."""
+"""The speed of tracing a loop and its remaining time are estimated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def f(x):
 
 
 @pytest.mark.parametrize(
-    ("loop", "line", "most"),
+    ("loop", "line", "bound"),
     [
         ("range(N)", 5, 1_000_000),
         ("range(10, 100, 2)", 5, 45),
@@ -33,12 +33,14 @@ def f(x):
     ],
 )
 def test_the_bound_is_read_from_the_loops_text(
-    loop: str, line: int, most: int, tmp_path: Path
+    loop: str, line: int, bound: int, tmp_path: Path
 ) -> None:
-    """That of the innermost ``for`` around the line; anything but a plain range says nothing."""
+    """The bound is that of the innermost ``for`` around the line; any iterable other than a plain
+    range gives 0.
+    """
     file = tmp_path / "model.py"
     file.write_text(PROGRAM.format(loop=loop))
-    assert unrolled_loops.loop_bound(f"{file}:{line} in f") == most
+    assert unrolled_loops.loop_bound(f"{file}:{line} in f") == bound
 
 
 def events(seconds: float) -> list[Event]:
@@ -49,8 +51,8 @@ def events(seconds: float) -> list[Event]:
     ]
 
 
-def test_iterations_so_far_their_pace_and_the_rest(tmp_path: Path) -> None:
-    """What was seen comes first; an estimate is made only where the bound is known."""
+def test_the_iterations_their_pace_and_the_remaining_time(tmp_path: Path) -> None:
+    """The measured part comes first, and an estimate is added only if the bound is known."""
     file = tmp_path / "model.py"
     file.write_text(PROGRAM.format(loop="range(N)"))
     assert (

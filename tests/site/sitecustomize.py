@@ -1,9 +1,25 @@
-"""The interpreters that tests start end quickly: with torch imported, the collector's last looks
-take a quarter of their time.
+"""Run in each interpreter that tests start: make it end quickly, and refuse torch to a test without
+the marker ``torch``.
 """
 
 import atexit
 import gc
+import os
+import sys
 
+# With torch imported, the last garbage collections take a quarter of their time after a freeze.
 atexit.register(gc.freeze)
-gc.set_threshold(50_000, 50, 1_000)  # importing torch makes much, and nothing of it is garbage
+gc.set_threshold(50_000, 50, 1_000)  # importing torch creates many objects and no garbage
+
+
+class RefuseTorch:
+    """A finder that makes ``import torch`` fail."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("this test needs the marker 'torch'", name=name)
+
+
+if os.environ.get("TESTS_REFUSE_TORCH"):
+    sys.meta_path.insert(0, RefuseTorch)

@@ -1,9 +1,10 @@
-"""Healthy programs that compile something and then wait: ``python kinds.py KIND COMPILED SECONDS``.
+"""Healthy programs that compile a function and then wait: ``python kinds.py KIND COMPILED
+SECONDS``.
 
-Each ends by itself with status 0 after it waited for ``SECONDS`` and then used its compiled
-function once more. No tool that watches one may end it, call it a hang, or change what it prints.
-``barrier`` wants two ranks (``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``). ``kernel``
-needs the package ipykernel.
+Each waits for ``SECONDS``, uses its compiled function once more, and ends with status 0. A tool
+that watches one must not kill it, call it a hang, or change its output. ``barrier`` needs two ranks
+(``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR``, ``MASTER_PORT``). ``kernel`` needs the package
+ipykernel.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ COMPILED = ("inductor", "aot_eager", "training", "graph_break", "dynamic")
 
 
 def compile_something(how):
-    """Compile, call once, and give a function that calls it again."""
+    """Compile a function, call it once, and return a function that calls it again."""
     import torch
 
     if how == "training":
@@ -58,7 +59,7 @@ def wait_sleep(seconds):
 
 
 def wait_server(seconds):
-    """A socket server whose first client comes late."""
+    """Run a socket server whose first client comes late."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
         threading.Timer(seconds, lambda: socket.create_connection(address).close()).start()
@@ -66,7 +67,7 @@ def wait_server(seconds):
 
 
 def wait_queue(seconds):
-    """A worker that waits for its first job, which another thread makes."""
+    """Run a worker that waits for its first job, which a timer thread adds."""
     jobs = queue.Queue()
     done = threading.Thread(target=jobs.get, name="worker")
     done.start()
@@ -98,7 +99,7 @@ def wait_loader(seconds):
 
 
 def wait_pipe(seconds):
-    """A file whose read blocks, as on a slow file system: a FIFO with a late writer."""
+    """Read a file that blocks, as on a slow file system: a FIFO with a late writer."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "data")
         os.mkfifo(path)
@@ -109,7 +110,7 @@ def wait_pipe(seconds):
 
 
 def wait_checkpoint(seconds):
-    """A checkpoint that a child process uploads."""
+    """Wait for a child process that uploads a checkpoint."""
     import torch
 
     with tempfile.NamedTemporaryFile() as file:
@@ -118,7 +119,7 @@ def wait_checkpoint(seconds):
 
 
 def wait_input(seconds):
-    """A person who thinks before they answer, at a terminal."""
+    """Wait at a terminal for a person who answers late."""
     leader, follower = os.openpty()
     os.dup2(follower, 0)
     sys.stdin = open(0)  # noqa: SIM115 - the program's own
@@ -127,7 +128,7 @@ def wait_input(seconds):
 
 
 def wait_asyncio(seconds):
-    """An asyncio server whose first client comes late."""
+    """Run an asyncio server whose first client comes late."""
 
     async def main():
         served = asyncio.Event()
@@ -146,7 +147,7 @@ def wait_asyncio(seconds):
 
 
 def wait_kernel(seconds):
-    """An idle Jupyter kernel, in this very process, which then ends as on a shutdown request."""
+    """Run an idle Jupyter kernel in this process, and exit as on a shutdown request."""
     from ipykernel.kernelapp import IPKernelApp
 
     def leave():
@@ -164,7 +165,7 @@ def wait_kernel(seconds):
 
 
 def wait_barrier(seconds):
-    """A barrier of gloo behind a rank that loads its data for longer."""
+    """Wait in a gloo barrier for a rank that loads its data for longer."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo")

@@ -1,5 +1,5 @@
-"""Programs that check themselves: what is written runs, fails where the compiler is wrong, and
-passes where it is right.
+"""Programs with a check of their own run, fail when the compiler is wrong, and pass when it is
+right.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import torch
 
 from reprokit.core.reduce import assertions
 from reprokit.core.shared.result_comparison import Difference
+
+pytestmark = pytest.mark.torch
 
 OUTPUT = Difference(0, "output", "values", "compiled")
 ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
@@ -65,10 +67,10 @@ def right(f: Any, args: Any) -> Any:
         (PLAIN, Difference(0, "output", "signed-zero", "compiled"), lambda f, args: -f(*args)),
     ],
 )
-def test_it_fails_where_the_compiler_is_wrong_and_only_there(
+def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
     text: str, difference: Difference, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an assertion of torch's, whatever it is that differs."""
+    """The program fails with an assertion of torch, whichever value differs."""
     written = assertions.with_check(text, [difference])
     assert written != text
     run(written, right, monkeypatch)
@@ -86,29 +88,31 @@ def test_it_fails_where_the_compiler_is_wrong_and_only_there(
         (PLAIN, Difference(0, "output", "aliasing", "unknown")),
     ],
 )
-def test_what_no_assertion_shows_stays_as_it_is(text: str, difference: Difference) -> None:
-    """What several calls do to their arguments, gradients of parameters, aliasing: a check of
-    something else would be worse than none.
+def test_a_failure_without_an_assertion_leaves_the_program_unchanged(
+    text: str, difference: Difference
+) -> None:
+    """Changed arguments of several calls, gradients of parameters and aliasing have no assertion: a
+    wrong check is worse than none.
     """
     assert assertions.with_check(text, [difference]) == text
 
 
 def test_random_programs_draw_the_numbers_of_eager() -> None:
-    """Else the check would fail on a right compiler, too."""
+    """Without this setting the check also fails with a correct compiler."""
     assert "fallback_random = True" in assertions.with_check(PLAIN, [OUTPUT], is_random=True)
     assert "manual_seed(0)" in assertions.with_check(NAMED, [OUTPUT])
     assert "manual_seed" not in assertions.with_check(PLAIN, [OUTPUT])
     assert "lambda f: torch.compile(f, dynamic=True)" in assertions.with_check(NAMED, [OUTPUT])
 
 
-def test_silent_failures_are_made_loud() -> None:
-    """A whole graph is asked for; the recompile limit is an error; a storm is counted."""
+def test_silent_failures_become_errors() -> None:
+    """A graph break, the recompile limit and too many recompiles become errors."""
     assert "torch.compile(f, fullgraph=True)(x)" in assertions.fail_loudly(PLAIN, "graph-break")
-    told = assertions.assert_unbroken(PLAIN)
+    unbroken = assertions.assert_unbroken(PLAIN)
     assert (
-        "assert not any(" in told
-        and "'a graph breaks'" in told
-        and assertions.assert_unbroken(told) == told
+        "assert not any(" in unbroken
+        and "'a graph breaks'" in unbroken
+        and assertions.assert_unbroken(unbroken) == unbroken
     )
     limited = assertions.fail_loudly(PLAIN, "recompile-limit")
     assert (

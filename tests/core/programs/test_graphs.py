@@ -1,5 +1,5 @@
-"""A recorded graph is cut into programs that stand alone: parsed from the text that the agent
-writes.
+"""A recorded graph is cut into independent programs. The graph is parsed from the text that the
+agent writes.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def unit_of(graph: graph_units.GraphProgram, word: str) -> int:
 
 
 def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
-    """Arguments are short, weights keep their name, bodies become functions, constants stand beside
-    the inputs.
+    """Arguments have short names, weights keep their name, bodies become functions, and constants
+    are beside the inputs.
     """
     graph = read()
     text = subgraph.program_of_units(graph, range(len(graph.units)))
@@ -101,8 +101,10 @@ def test_the_whole_graph_is_a_program_without_names_of_the_tracer() -> None:
     assert "def true_fn0(" in text and "tensor_constant0 = torch.randn([3])" in text
 
 
-def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
-    """A single node: its operand is made anew with shape and dtype, nothing else is left."""
+def test_a_value_that_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
+    """For a single node, the operand becomes a new tensor with its shape and dtype, and nothing
+    else remains.
+    """
     graph = read()
     text = subgraph.program_of_units(graph, [unit_of(graph, "getitem * 2")])
     assert "torch.randn(4, 4)" in text and "linear" not in text and "cond" not in text
@@ -113,15 +115,17 @@ def test_what_is_cut_off_becomes_an_argument_with_its_metadata() -> None:
     assert "no_grad" not in bare and "manual_seed" not in bare
 
 
-def test_what_no_argument_can_carry_is_pulled_in() -> None:
-    """A tuple cannot be an argument, so its producer comes along."""
+def test_a_node_whose_value_cannot_be_an_argument_is_included() -> None:
+    """A tuple cannot be an argument, so the node that produces it is included."""
     graph = read()
     text = subgraph.program_of_units(graph, [unit_of(graph, "chunk[0]")])
     assert ".chunk(2, 1)" in text
 
 
 def test_sizes_that_were_symbolic_stay_so() -> None:
-    """The symbol is read from the argument whose size it is, and that size is marked."""
+    """The symbol is read from the argument that has this size, and the size is marked as
+    dynamic.
+    """
     graph = read()
     text = subgraph.program_of_units(
         graph, [unit_of(graph, "_nn.linear"), unit_of(graph, ".view(")]
@@ -131,14 +135,16 @@ def test_sizes_that_were_symbolic_stay_so() -> None:
 
 
 def test_an_in_place_step_reads_what_it_changes() -> None:
-    """``x += 1`` without the node before gets its operand as an argument."""
+    """``x += 1`` without the node before it gets its operand as an argument."""
     graph = read()
     text = subgraph.program_of_units(graph, [unit_of(graph, "+= 1")])
     assert "+= 1" in text and "torch.randn(4, 4)" in text
 
 
 def test_settings_are_carried_over() -> None:
-    """Backend, options, configuration, a custom pass and grad mode are part of the program."""
+    """The backend, options, configuration, a custom pass and the grad mode are part of the
+    program.
+    """
     graph = read(
         grad=False,
         options={"max_autotune": "True"},
@@ -159,7 +165,7 @@ def test_settings_are_carried_over() -> None:
 
 
 def test_inputs_of_gigabytes_are_fake() -> None:
-    """Metadata is enough to compile; the program says so and allocates nothing."""
+    """Metadata is enough to compile: the program uses fake tensors and allocates nothing."""
     rows = (
         "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, a):\n        b = a +"
         " 1\n        return (b,)\n"
@@ -175,7 +181,7 @@ def test_inputs_of_gigabytes_are_fake() -> None:
 
 
 def test_training_runs_backward() -> None:
-    """The loss is a sum of what needs a gradient."""
+    """The loss is a sum of the outputs that need a gradient."""
     graph = graph_units.read_graph(SOURCE, VALUES, {"grad": True}, "dynamo", True)
     assert ".backward()" in subgraph.program_of_units(graph, [0])
 
@@ -189,14 +195,16 @@ def test_training_runs_backward() -> None:
         "class Repro:\n    def forward(self): x = 1\n",
     ],
 )
-def test_anything_else_is_refused(source: str) -> None:
-    """A cut or strange file is Unreadable, never an odd error."""
+def test_other_sources_are_refused(source: str) -> None:
+    """A truncated or foreign file raises Unreadable and no other error."""
     with pytest.raises(graph_units.Unreadable):
         graph_units.read_graph(source, {}, {}, "dynamo", False)
 
 
 def test_cutting_a_large_graph_is_linear() -> None:
-    """Five thousand nodes: ten times the nodes are built in the same number of steps for each."""
+    """With five thousand nodes, the number of steps for each node is the same as with five
+    hundred.
+    """
     import sys
 
     def steps(nodes: int) -> int:
@@ -210,11 +218,11 @@ def test_cutting_a_large_graph_is_linear() -> None:
         )
         count = 0
 
-        def tell(*_: object) -> None:
+        def count_call(*_: object) -> None:
             nonlocal count
             count += 1
 
-        sys.setprofile(tell)
+        sys.setprofile(count_call)
         try:
             subgraph.program_of_units(graph, range(nodes))
         finally:
@@ -224,9 +232,9 @@ def test_cutting_a_large_graph_is_linear() -> None:
     assert steps(5000) < 14 * steps(500)
 
 
-def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
-    """``relu = torch.relu(x)`` and ``tanh = torch.tanh(x)`` differ; two of the same on other values
-    do not.
+def test_the_kind_of_a_unit_has_no_names_and_numbers() -> None:
+    """``relu = torch.relu(x)`` and ``tanh = torch.tanh(x)`` have different kinds; the same operator
+    on other values has the same kind.
     """
     rows = "\n".join(
         f"        {n} = torch.{n.split('_')[0]}(l_x_)" for n in ("relu", "tanh", "relu_1")
@@ -236,13 +244,13 @@ def test_what_a_unit_does_is_told_without_names_and_numbers() -> None:
         "  return (relu,)\n"
     )
     graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
-    one, other, again = (unit.kind for unit in graph.units)
-    assert one == again == "_ = _.relu(_)" and other == "_ = _.tanh(_)"
+    first, different, again = (unit.kind for unit in graph.units)
+    assert first == again == "_ = _.relu(_)" and different == "_ = _.tanh(_)"
 
 
 def test_operators_of_the_user_are_known() -> None:
-    """No graph carries their definition, nor that of an autograd function; those of torch are there
-    for everyone.
+    """Graphs do not contain the definitions of custom operators and autograd functions, so these
+    are marked; torch's operators are not.
     """
     rows = (
         "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n   "

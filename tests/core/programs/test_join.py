@@ -1,4 +1,4 @@
-"""A program of several files becomes one that does the same."""
+"""A program of several files becomes one file that does the same."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FILES = {
 }
 
 
-def said(text: str, files: dict[str, str] = FILES) -> str:
-    """What the joined program prints."""
+def output_of(text: str, files: dict[str, str] = FILES) -> str:
+    """Return the output of the joined program."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(join_modules(text, files.get), {"__name__": "__main__"})
@@ -46,35 +46,35 @@ def said(text: str, files: dict[str, str] = FILES) -> str:
         "import parts, net\nprint(net.size - 3 + parts.size + 13)\n",
     ],
 )
-def test_own_files_stand_where_they_were_imported(text: str) -> None:
-    """Both files have a ``size`` of their own, and each keeps it."""
+def test_own_files_replace_their_imports(text: str) -> None:
+    """Both files have their own ``size``, and each keeps it."""
     files = {**FILES, "net": FILES["net"].replace("from .parts import scale\n", "")}
-    assert said(text, files) == "23"
+    assert output_of(text, files) == "23"
     assert "import net" not in join_modules(text, files.get)
 
 
 def test_packages_and_relative_imports() -> None:
-    """Modules of a package name each other from where they stand."""
-    assert said("from pkg.inner import run\nprint(run(3))\n") == "3.0"
-    assert said("import pkg.inner\nprint(pkg.inner.run(3))\n") == "3.0"
-    assert said("from pkg import inner\nprint(inner.run(3))\n") == "3.0"
+    """Modules of a package import each other with relative names."""
+    assert output_of("from pkg.inner import run\nprint(run(3))\n") == "3.0"
+    assert output_of("import pkg.inner\nprint(pkg.inner.run(3))\n") == "3.0"
+    assert output_of("from pkg import inner\nprint(inner.run(3))\n") == "3.0"
 
 
 def test_a_program_of_one_file_stays_as_it_is() -> None:
-    """Not even its layout changes."""
+    """Its layout does not change."""
     text = "import math  # words\nprint( math.pi )\n"
     assert join_modules(text, {}.get) == text
 
 
-def test_what_cannot_be_joined_is_told() -> None:
-    """A name that a file gives only when it runs."""
-    with pytest.raises(Unjoinable, match="gives no missing"):
+def test_files_that_cannot_be_joined_raise_an_error() -> None:
+    """A name that a file defines only at run time raises Unjoinable."""
+    with pytest.raises(Unjoinable, match="has no missing"):
         join_modules("from parts import missing\n", FILES.get)
     with pytest.raises(Unjoinable, match=r"parts\.missing"):
         join_modules("import parts\nparts.missing()\n", FILES.get)
 
 
 def test_files_that_import_each_other_end() -> None:
-    """A ring of imports is taken once."""
+    """A cycle of imports is followed once."""
     files = {"a": "import b\ndef f():\n    return 1\n", "b": "import a\ndef g():\n    return 2\n"}
-    assert said("import a, b\nprint(a.f() + b.g())\n", files) == "3"
+    assert output_of("import a, b\nprint(a.f() + b.g())\n", files) == "3"

@@ -1,4 +1,6 @@
-"""Kernels of Inductor as programs of their own, read without torch and without Triton."""
+"""Kernels of Inductor become independent programs. They are parsed without torch and without
+Triton.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ PROGRAM = triton_programs.generated_program(NAME, SOURCE, HELPERS, CALL)
 
 
 def test_a_kernel_stands_alone() -> None:
-    """Decorators and imports of torch are gone, helpers that are read stand before it, and others
-    do not.
+    """Decorators and imports of torch are removed, helpers that are read come first, and other
+    helpers are left out.
     """
     assert (
         NAME == "triton_poi_fused_add_0"
@@ -64,22 +66,25 @@ def test_a_kernel_stands_alone() -> None:
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
     assert names == ["is_floating", "maximum", NAME]
     assert "maximum(libdevice.erf(" in PROGRAM and "tl.math.abs(" in PROGRAM
-    assert "from triton.language.extra import libdevice" in PROGRAM and triton_programs.is_program(
-        PROGRAM
+    assert (
+        "from triton.language.extra import libdevice" in PROGRAM
+        and triton_programs.is_kernel_program(PROGRAM)
     )
     assert "target=GPUTarget('cuda', 90, 32), options={'num_warps': 4}" in PROGRAM
 
 
-def test_what_only_torch_can_build_is_imported_from_it() -> None:
-    """Better a program that needs torch than one that does not run."""
-    told = triton_programs.generated_program(
+def test_a_helper_that_only_torch_can_build_is_imported_from_torch() -> None:
+    """A program that needs torch is better than one that does not run."""
+    program = triton_programs.generated_program(
         NAME, SOURCE.replace("triton_helpers.maximum", "triton_helpers.next_power"), HELPERS, CALL
     )
-    assert "from torch._inductor.runtime.triton_helpers import next_power" in told
+    assert "from torch._inductor.runtime.triton_helpers import next_power" in program
 
 
 def test_equal_kernels_are_one() -> None:
-    """Inductor numbers them; another number is no other kernel, another size is."""
+    """Inductor numbers its kernels: a different number is the same kernel, a different size is
+    not.
+    """
     again = SOURCE.replace(NAME, "triton_poi_fused_add_7")
     assert triton_programs.kernel_identity(NAME, SOURCE) == triton_programs.kernel_identity(
         "triton_poi_fused_add_7", again
@@ -90,21 +95,21 @@ def test_equal_kernels_are_one() -> None:
 
 
 def test_a_variant_is_a_program_too() -> None:
-    """Another capability; a name that Triton would not give; another ptxas: each stands in the
-    text.
+    """The program contains a different capability, a name of an architecture that Triton would not
+    choose, and a different ptxas.
     """
-    told = triton_programs.program_variant(PROGRAM, 101, "sm_101", "/opt/ptxas")
+    variant = triton_programs.program_variant(PROGRAM, 101, "sm_101", "/opt/ptxas")
     assert (
-        "GPUTarget('cuda', 101, 32)" in told
-        and "sm_arch_from_capability = lambda capability: 'sm_101'" in told
+        "GPUTarget('cuda', 101, 32)" in variant
+        and "sm_arch_from_capability = lambda capability: 'sm_101'" in variant
     )
-    assert "os.environ['TRITON_PTXAS_PATH'] = '/opt/ptxas'" in told
-    ast.parse(told)
+    assert "os.environ['TRITON_PTXAS_PATH'] = '/opt/ptxas'" in variant
+    ast.parse(variant)
     assert triton_programs.program_variant(PROGRAM, 90) == PROGRAM
 
 
-def test_arguments_that_nothing_reads_go_with_what_is_said_of_them() -> None:
-    """Their names leave the signature, and what is keyed by the places behind them moves up."""
+def test_arguments_that_are_not_read_are_removed_with_their_metadata() -> None:
+    """Their names leave the signature, and the entries keyed by later positions move up."""
     text = kernel_arguments.drop_kernel_arguments(PROGRAM, lambda new: True)
     assert "def kernel(in_ptr0, out_ptr0, XBLOCK: tl.constexpr)" in text and NAME not in text
     assert "signature={'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'XBLOCK': 'constexpr'}" in text
@@ -114,5 +119,5 @@ def test_arguments_that_nothing_reads_go_with_what_is_said_of_them() -> None:
 
 
 def test_a_device_is_not_made_smaller() -> None:
-    """No GPU has a warp of one thread, or a capability of 1."""
+    """GPUs have no warp of one thread and no capability of 1."""
     assert "GPUTarget('cuda', 90, 32)" in shrink_numbers(PROGRAM, lambda new: True)

@@ -1,5 +1,5 @@
-"""Programs are taken out of classes, functions and loops; each pass is tried with a predicate on
-the text.
+"""Code is taken out of classes, functions and loops; each pass is tested with a predicate on the
+text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ torch.compile(Outer(8))(x)
 """
 
 
-def test_a_submodule_stands_for_the_whole() -> None:
-    """The inner module is made with what the outer one was given, and the outer class is gone."""
+def test_a_submodule_replaces_the_whole_model() -> None:
+    """The inner module is constructed with the arguments of the outer one, and the outer class is
+    removed.
+    """
     text = inline_classes.inline_submodules(NESTED, lambda new: "bad(" in new and "Inner(" in new)
     assert "torch.compile(Inner(8))(x)" in text and "Outer" not in text
 
 
-def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -> None:
-    """The predicate sees a name that nothing gives, and says no: the program stays as it was."""
+def test_a_submodule_that_needs_a_local_name_is_proposed_and_rejected() -> None:
+    """The predicate sees an undefined name and returns False, so the program stays unchanged."""
     text = NESTED.replace("Inner(size)", "Inner(local)").replace(
         "super().__init__()\n        self.parts", "local = size\n        self.parts"
     )
@@ -44,9 +46,9 @@ def test_a_part_that_needs_what_only_its_class_knows_is_proposed_and_refused() -
     )
 
 
-def test_constants_stand_where_a_name_always_meant_them() -> None:
-    """Class attributes, parameters that every call gives alike, and defaults; what nothing reads
-    goes.
+def test_constants_replace_names_with_one_value() -> None:
+    """Class attributes, parameters with the same value in every call, and defaults become
+    constants, and unused names are removed.
     """
     before = (
         "DEPTH = 2\nclass Config:\n    size: int = 4\n"
@@ -57,8 +59,8 @@ def test_constants_stand_where_a_name_always_meant_them() -> None:
     assert "def make():\n    return Net(4, 'a', 2)" in text and "m = make()" in text
 
 
-def test_a_default_that_nobody_needs_goes() -> None:
-    """Also of ``forward``, which is called through the module."""
+def test_a_default_that_is_not_needed_is_removed() -> None:
+    """A default of ``forward``, which is called through the module, is also removed."""
     before = (
         "class M:\n    def forward(self, x, scale=None):\n        return x\ntorch.compile(M())(x,"
         " scale=2)\n"
@@ -67,15 +69,19 @@ def test_a_default_that_nobody_needs_goes() -> None:
     assert "def forward(self, x):" in text and "(x)" in text
 
 
-def test_a_parameter_that_means_two_things_stays() -> None:
-    """Two calls with two values, a call with a star, and a function that is handed on."""
+def test_a_parameter_with_two_values_stays() -> None:
+    """A parameter stays when two calls have two values, when a call has a star, and when the
+    function is passed on.
+    """
     for calls in ("f(1)\nf(2)\n", "f(*a)\n", "f(1)\ng(f)\n"):
         before = "def f(n):\n    return n + 1\n" + calls
         assert inline_classes.inline_constants(before, lambda new: True) == before
 
 
-def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
-    """range, a literal, a generator of one value, and whatever else can be iterated."""
+def test_the_first_iteration_replaces_the_loop() -> None:
+    """The first value of range, of a literal, of a generator of one value or of any other iterable
+    is used.
+    """
     for loop, first in (
         ("for i in range(9):", "i = 0"),
         ("for i in range(3, 9):", "i = 3"),
@@ -91,8 +97,8 @@ def test_the_first_turn_of_a_loop_stands_for_the_loop() -> None:
         assert "for " not in text and first in text, loop
 
 
-def test_a_module_that_holds_nothing_is_a_function() -> None:
-    """``forward`` becomes ``repro``, and where the class was called the function is named."""
+def test_a_module_without_state_becomes_a_function() -> None:
+    """``forward`` becomes ``repro``, and the function replaces each call of the class."""
     before = (
         "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         "    def forward(self, x):\n        return x.sin()\ntorch.compile(M())(x)\n"
@@ -103,34 +109,34 @@ def test_a_module_that_holds_nothing_is_a_function() -> None:
     assert inline_classes.inline_functions(holding, lambda new: True) == holding
 
 
-def test_a_function_that_only_gives_a_value_is_that_value() -> None:
-    """Wherever it is called; a generator of one value, too."""
+def test_a_function_that_only_returns_a_value_is_inlined() -> None:
+    """The value replaces each call, and also a generator of one value."""
     before = "def a():\n    return torch.ones(2)\ndef b():\n    yield 1\nf(a(), next(b()))\n"
     assert inline_classes.inline_functions(before, lambda new: True) == "f(torch.ones(2), 1)\n"
-    for other in ("def a():\n    return 1\nf(a)\n", "def a(x):\n    return 1\nf(a(2))\n"):
-        assert inline_classes.inline_functions(other, lambda new: True) == other
+    for unchanged in ("def a():\n    return 1\nf(a)\n", "def a(x):\n    return 1\nf(a(2))\n"):
+        assert inline_classes.inline_functions(unchanged, lambda new: True) == unchanged
 
 
-def test_a_function_that_is_called_once_is_read_in_place() -> None:
-    """``main()`` at the end of a script, and a function with arguments."""
-    text = straight_line.straighten(
+def test_a_function_that_is_called_once_is_inlined() -> None:
+    """``main()`` at the end of a script and a function with arguments are inlined."""
+    text = straight_line.straighten_program(
         "def main(n):\n    m = n + 1\n    use(m)\nmain(3)\n", lambda new: True
     )
     assert text == "n = 3\nm = n + 1\nuse(m)\n"
     generator = "def main():\n    yield 1\nmain()\n"
-    assert straight_line.straighten(generator, lambda new: True) == generator
+    assert straight_line.straighten_program(generator, lambda new: True) == generator
 
 
-def test_a_model_is_made_where_it_is_compiled() -> None:
-    """One name less, where it is read once."""
+def test_a_model_is_constructed_in_the_compile_call() -> None:
+    """A name that is read once is replaced by its value."""
     before = "class Net:\n    pass\nnet = Net()\ntorch.compile(net)(x)\n"
-    assert "torch.compile(Net())(x)" in straight_line.straighten(before, lambda new: True)
+    assert "torch.compile(Net())(x)" in straight_line.straighten_program(before, lambda new: True)
     twice = before + "net.train()\n"
-    assert "net = Net()" in straight_line.straighten(twice, lambda new: True)
+    assert "net = Net()" in straight_line.straighten_program(twice, lambda new: True)
 
 
 def test_a_default_of_a_positional_only_parameter_is_no_obstacle() -> None:
-    """Its defaults belong to parameters that are listed elsewhere."""
+    """Its defaults belong to parameters in a separate list of the syntax tree."""
     for before in (
         "def f(a, b=1, /):\n    return a\ng(f)\n",
         "class M:\n\n    def forward(self, x=1, /):\n        return 2\n",

@@ -1,4 +1,4 @@
-"""Passes over program text: each with a predicate that a person can check by eye."""
+"""Each pass over program text is tested with a predicate that a person can check."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ torch.compile(model, mode="max-autotune", dynamic=True)(x)
 
 
 def has(*words: str) -> Test:
-    """All words are there, and it is a program."""
+    """Return a predicate: the text is a valid program with all these words."""
 
     def test(text: str) -> bool:
         ast.parse(text)
@@ -51,20 +51,22 @@ def has(*words: str) -> Test:
 
 
 def test_statements_are_left_out_from_the_outside_in() -> None:
-    """What the predicate does not need is gone, and the last return of a function stays."""
+    """Statements that the predicate does not need are removed, and the last return of a function
+    stays.
+    """
     text = statements.drop_statements(MODEL, has(r"torch\.erf", r"torch\.compile"))
     assert "helper" not in text and "import os" not in text and "self.b" not in text
     assert "return y + 1" in text
 
 
 def test_blocks_are_unwrapped() -> None:
-    """Loops and contexts around what is needed go."""
+    """Loops and contexts around the needed statement are removed."""
     text = statements.unwrap_blocks(MODEL, has(r"torch\.erf"))
     assert "for " not in text and "with " not in text and "torch.erf" in text
 
 
 def test_arguments_and_elements_are_left_out() -> None:
-    """Keyword arguments and elements of displays go, those that are needed stay."""
+    """Keyword arguments and elements of displays are removed unless they are needed."""
     text = statements.drop_parts(
         "torch.compile(f, mode='x', dynamic=True)\nrows = [1, 2, 3]\n", has("dynamic", "2")
     )
@@ -74,7 +76,7 @@ def test_arguments_and_elements_are_left_out() -> None:
 
 
 def test_expressions_become_their_parts() -> None:
-    """A call becomes its argument where that is enough."""
+    """A call is replaced by its argument where that is enough."""
     assert (
         statements.simplify_expressions("y = torch.sin(torch.erf(x) + 1)\n", has(r"erf\("))
         == "y = torch.erf(x)\n"
@@ -82,28 +84,28 @@ def test_expressions_become_their_parts() -> None:
 
 
 def test_numbers_shrink_together_with_their_multiples() -> None:
-    """A size and what is derived from it stay in step: 64 and 256 become 1 and 4, or 2 and 8."""
+    """A size and its multiples keep their ratio: 64 and 256 become 1 and 4, or 2 and 8."""
 
     def fits(text: str) -> bool:
-        found = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
-        return found[0] * 4 == found[1] and found[0] >= 2
+        constants = [n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)]
+        return constants[0] * 4 == constants[1] and constants[0] >= 2
 
     text = statements.shrink_numbers("a = 64\nb = 256\n", fits)
     assert text == "a = 2\nb = 8\n"
 
 
 def test_sizes_of_a_factory_are_made_smaller_first() -> None:
-    """Keyword arguments and defaults of what is called, smallest first; other numbers are left
-    alone.
+    """Keyword arguments and defaults of called functions shrink, smallest values first; other
+    numbers stay.
     """
     before = "def make(layers=8, heads=4):\n    return 7 * layers\nmodel = make(hidden=64)\n"
     text = statements.shrink_knobs(before, lambda t: "hidden=1)" not in t and "layers=1," not in t)
     assert text == "def make(layers=2, heads=1):\n    return 7 * layers\nmodel = make(hidden=2)\n"
 
 
-def test_what_nothing_reads_goes_with_its_argument() -> None:
-    """Imports, functions and parameters that nothing reads; the argument of the compiled call goes
-    along.
+def test_an_unused_parameter_is_removed_with_its_argument() -> None:
+    """Imports, functions and parameters that are not read are removed, with the argument of the
+    compiled call.
     """
     before = (
         "import os\nimport torch\ndef f(x, y):\n    return x\na = 1\nb = 2\ntorch.compile(f)(a,"
@@ -113,10 +115,8 @@ def test_what_nothing_reads_goes_with_its_argument() -> None:
     assert "import os" not in text and "def f(x):" in text and "torch.compile(f)(a)" in text
 
 
-def test_an_import_names_no_more_than_is_used() -> None:
-    """A module that was imported for a setting that is gone becomes its package, and stands
-    once.
-    """
+def test_an_import_has_only_the_package_that_is_used() -> None:
+    """An import whose setting was removed becomes an import of its package, and appears once."""
     before = (
         "import torch\nimport torch._inductor.config\nimport"
         " torch._dynamo.config\ntorch._dynamo.config.x = 1\n"
@@ -127,8 +127,8 @@ def test_an_import_names_no_more_than_is_used() -> None:
     )
 
 
-def test_inputs_that_are_made_alike_are_made_once() -> None:
-    """Two arguments with the same maker become one, in the function too."""
+def test_equal_inputs_are_merged() -> None:
+    """Two arguments with the same constructor call become one, also in the function."""
     before = (
         "def f(x, y):\n    return x + y\np = torch.randn(2)\nq ="
         " torch.randn(2)\ntorch.compile(f)(p, q)\n"
@@ -137,30 +137,32 @@ def test_inputs_that_are_made_alike_are_made_once() -> None:
     assert "def f(x):" in text and "return x + x" in text and "(p)" in text and "q =" not in text
 
 
-def test_many_equal_inputs_cost_one_question_each() -> None:
-    """A hundred inputs that are made alike: the questions grow with their number, not with their
-    pairs.
+def test_many_equal_inputs_cost_one_test_each() -> None:
+    """For a hundred equal inputs, the number of tests grows with the inputs, not with the pairs of
+    inputs.
     """
     names = [f"v{i}" for i in range(100)]
     rows = "".join(f"{n} = torch.randn(2)\n" for n in names)
     text = (
         f"def f({', '.join(names)}):\n    return v0\n{rows}torch.compile(f)({', '.join(names)})\n"
     )
-    asked: list[str] = []
-    dead_code.merge_arguments(text, lambda new: bool(asked.append(new)))
-    assert len(asked) <= 100
+    tested_texts: list[str] = []
+    dead_code.merge_arguments(text, lambda new: bool(tested_texts.append(new)))
+    assert len(tested_texts) <= 100
 
 
-def test_an_edit_that_breaks_the_program_is_no_answer() -> None:
-    """``with a, b:`` without both is no program; a hundred arguments have names."""
+def test_an_edit_that_breaks_the_program_is_rejected() -> None:
+    """``with a, b:`` without both contexts is not a valid program; a hundred arguments have
+    names.
+    """
     text = "with torch.no_grad(), torch.autocast('cpu'):\n    torch.compile(f)(x)\n"
     assert "with" in statements.drop_parts(text, lambda new: True)
     many = f"args = ({', '.join(str(i) for i in range(120))},)\nf(*args)\n"
-    ast.parse(straight_line.straighten(many, lambda new: True))
+    ast.parse(straight_line.straighten_program(many, lambda new: True))
 
 
 def test_an_assignment_is_bypassed() -> None:
-    """What came out of a step is replaced by what went in."""
+    """The result of a step is replaced by its input."""
     before = "def f(x):\n    a = torch.sin(x)\n    b = torch.erf(a)\n    return b\n"
     assert "sin" not in statements.bypass_calls(before, has("erf"))
 
@@ -184,14 +186,16 @@ def test_an_assignment_is_bypassed() -> None:
     ],
 )
 def test_a_predicate_that_refuses_everything_changes_nothing(step: object, step2: object) -> None:
-    """The text comes back as it was."""
-    for one in (step, step2):
-        assert callable(one)
-        assert one(MODEL, lambda text: False) == MODEL
+    """The text is unchanged."""
+    for pass_ in (step, step2):
+        assert callable(pass_)
+        assert pass_(MODEL, lambda text: False) == MODEL
 
 
 def test_names_of_compilers_become_public() -> None:
-    """``torch._C._nn.linear`` is torch.nn.functional.linear; what cannot be said so stays."""
+    """``torch._C._nn.linear`` becomes torch.nn.functional.linear; a name without a public form
+    stays.
+    """
     text = "a = torch._C._nn.linear(x, w)\nb = torch.ops.aten.erf.default(a)\n"
     assert (
         readable.public_names(text, lambda t: "torch.erf" in t)
@@ -200,8 +204,8 @@ def test_names_of_compilers_become_public() -> None:
     assert readable.public_names(text, lambda t: False) == text
 
 
-def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
-    """``l_x_`` becomes x; a chain of single uses becomes one expression."""
+def test_values_read_once_are_inlined_and_names_are_short() -> None:
+    """``l_x_`` becomes x, and a chain of values that are read once becomes one expression."""
     before = (
         "def repro(l_x_):\n    sin = torch.sin(l_x_)\n    x_1 = torch.erf(sin)\n    return x_1\n"
     )
@@ -211,8 +215,8 @@ def test_values_read_once_are_put_in_place_and_names_are_short() -> None:
     )
 
 
-def test_a_name_that_is_given_again_is_put_in_place_too() -> None:
-    """``y`` is three values; each is read once."""
+def test_a_name_that_is_assigned_again_is_inlined() -> None:
+    """``y`` has three values; each is read once."""
     before = "def repro(x):\n    y = x\n    y = torch.erf(y)\n    y = y + 1\n    return y\n"
     assert "return torch.erf(x) + 1" in readable.plain_names(before, lambda text: True)
     twice = "def repro(x):\n    y = x\n    z = torch.erf(y)\n    y = y + z\n    return y\n"
@@ -227,9 +231,9 @@ def test_a_value_read_twice_keeps_its_name() -> None:
     assert "sin = torch.sin(x)" in text
 
 
-def test_the_layout_says_what_is_expected_and_what_happens() -> None:
-    """The comment stands above the call, lines are not longer than a terminal, and the program is
-    the same.
+def test_the_layout_has_the_expected_and_the_actual_result() -> None:
+    """The comment is above the call, lines are no longer than a terminal, and the program is the
+    same.
     """
     before = "import torch\ndef f(x):\n    return x\nx = torch.randn(2)\ntorch.compile(f)(x)\n"
     text = readable.lay_out(before, "exception: lowering | " + "very long words " * 12, "exception")
@@ -242,8 +246,8 @@ def test_the_layout_says_what_is_expected_and_what_happens() -> None:
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(before))
 
 
-def test_flatten_takes_the_main_part_and_leaves_words_out() -> None:
-    """Docstrings go, the guarded part is the program's end."""
+def test_flatten_keeps_the_main_block_and_removes_docstrings() -> None:
+    """Docstrings are removed, and the guarded block becomes the end of the program."""
     text = readable.flatten_calls(
         '"""Words."""\ndef f():\n    """More."""\n    return 1\nif __name__ == "__main__":\n   '
         " f()\n"
@@ -252,8 +256,8 @@ def test_flatten_takes_the_main_part_and_leaves_words_out() -> None:
 
 
 def test_a_program_is_written_from_top_to_bottom() -> None:
-    """A factory that is called once, a tuple that is taken apart, and the compiled function's name
-    go.
+    """A factory that is called once, the unpacking of a tuple, and the name of the compiled
+    function are removed.
     """
     before = (
         "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    n = 3\n    return"
@@ -261,14 +265,16 @@ def test_a_program_is_written_from_top_to_bottom() -> None:
         " torch.compile(model)\ncompiled(*args)\n"
     )
     assert (
-        straight_line.straighten(before, lambda text: True)
+        straight_line.straighten_program(before, lambda text: True)
         == "import torch\n\ndef f(x):\n    return x\nn = 3\nmodel = torch.func.jacfwd(f)\nx ="
         " torch.ones(n)\ntorch.compile(model)(x)\n"
     )
 
 
-def test_a_factory_that_gives_a_dict_is_read_through() -> None:
-    """Model, calls and arguments of compile stand where they are used; a single call is no loop."""
+def test_a_factory_that_returns_a_dict_is_inlined() -> None:
+    """The model, the calls and the arguments of compile replace their uses; a single call needs no
+    loop.
+    """
     before = (
         "import torch\n\ndef f(x):\n    return x\n\ndef make():\n    return {'model': f, 'calls':"
         " [((torch.ones(3),), {})], 'compile': {'fullgraph': True}}\nmade = make()\nmodel ="
@@ -276,7 +282,7 @@ def test_a_factory_that_gives_a_dict_is_read_through() -> None:
         " kwargs in made.get('calls', [((), {})]):\n    compiled(*args, **kwargs)\n"
     )
     text = dead_code.drop_unused(
-        straight_line.straighten(before, lambda text: True), lambda text: True
+        straight_line.straighten_program(before, lambda text: True), lambda text: True
     )
     assert (
         text == "import torch\n\ndef f(x):\n    return x\nx = torch.ones(3)\ntorch.compile(f,"
@@ -284,15 +290,15 @@ def test_a_factory_that_gives_a_dict_is_read_through() -> None:
     )
 
 
-def test_what_is_called_twice_or_shadows_stays() -> None:
-    """A factory that two lines call is no detour; a name that the module has is not taken."""
+def test_a_function_that_is_called_twice_or_shadows_a_name_stays() -> None:
+    """A factory with two calls stays, and so does a name that the module already has."""
     twice = "def make():\n    return 1\na = make()\nb = make()\nprint(a, b)\n"
-    assert straight_line.straighten(twice, lambda text: True) == twice
+    assert straight_line.straighten_program(twice, lambda text: True) == twice
     shadow = "def make():\n    n = 1\n    return n\nn = 2\na = make()\nprint(n, a)\n"
-    assert straight_line.straighten(shadow, lambda text: True) == shadow
+    assert straight_line.straighten_program(shadow, lambda text: True) == shadow
 
 
 def test_a_deep_expression_is_no_obstacle() -> None:
-    """A tree that cannot be copied is left as it is."""
+    """A tree that is too deep to copy stays unchanged."""
     text = "x = " + " + ".join("a" * 400) + "\n"
     assert statements.simplify_expressions(text, lambda new: False) == text

@@ -1,4 +1,4 @@
-"""How a repro reads."""
+"""A repro is written as a person writes Python."""
 
 import ast
 
@@ -19,7 +19,7 @@ from reprokit.core.reduce import readable
     ],
 )
 def test_slices_are_written_as_people_write_them(graph: str, person: str) -> None:
-    """The same subscript, evaluated on every index."""
+    """The new subscript is equal to the old one for every index."""
     text = readable.lay_out(
         f"import torch\ndef repro(x, n):\n    return {graph}\ntorch.compile(repro)(1, 2)\n",
         "t",
@@ -27,8 +27,8 @@ def test_slices_are_written_as_people_write_them(graph: str, person: str) -> Non
     )
     assert ast.unparse(ast.parse(person)) in text
 
-    class Tells:
+    class ReturnsKey:
         def __getitem__(self, key: object) -> object:
             return key
 
-    assert eval(graph, {"x": Tells(), "n": 2}) == eval(person, {"x": Tells(), "n": 2})
+    assert eval(graph, {"x": ReturnsKey(), "n": 2}) == eval(person, {"x": ReturnsKey(), "n": 2})

@@ -1,4 +1,4 @@
-"""A graph with collectives as a program of one process."""
+"""A graph with collectives becomes a program of one process."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ VALUES = {
 JOINS = "dist.init_process_group('fake', rank=1, world_size=2, store=FakeStore())"
 
 
-def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
-    """The group, the mesh and distributed inputs; of units that need none of it, nothing."""
+def test_a_program_has_the_process_group_that_its_graph_needs() -> None:
+    """A program has the group, the mesh and the distributed inputs if its units need them, and
+    nothing of this otherwise.
+    """
     graph = graph_units.read_graph(SOURCE, VALUES, {"rank": 1, "world_size": 2}, "dynamo", False)
     text = subgraph.program_of_units(graph, [0, 1, 2, 3])
     ast.parse(text)
@@ -62,29 +64,27 @@ def test_what_a_graph_needs_of_other_ranks_stands_in_its_program() -> None:
     whole = subgraph.program_of_units(
         graph_units.read_graph(SOURCE, partial, graph.settings, "dynamo", False), [2]
     )
-    assert "x @ " in whole or "a @ " in whole, (
-        whole
-    )  # a partial sum is no argument: what makes it stays
-    behind = subgraph.program_of_units(
-        graph, [2]
-    )  # its input was made on the way, and is made anew
+    # a partial sum cannot be an argument: the node that produces it stays
+    assert "x @ " in whole or "a @ " in whole, whole
+    # its input is an intermediate value and becomes a new tensor
+    behind = subgraph.program_of_units(graph, [2])
     assert (
         "distribute_tensor(torch.randn(4, 4), mesh, [Shard(dim=1)])" in behind and JOINS in behind
     )
 
 
 @pytest.mark.parametrize("placed", ["Shard(0), evil()", "Partial(sum)", "__import__('os')"])
-def test_what_becomes_text_must_be_what_it_says(placed: str) -> None:
-    """A pack may come from anywhere."""
+def test_values_that_become_program_text_are_checked(placed: str) -> None:
+    """A pack may come from anywhere, so wrong placements and devices raise ValueError."""
     with pytest.raises(ValueError, match="placements"):
         tensors.tensor_text({**PLAIN, "placements": [placed]})
     with pytest.raises(ValueError, match="device"):
-        process_group.group_rows(0, 2, {"shape": [2], "device": 'cpu")'})
+        process_group.join_group_lines(0, 2, {"shape": [2], "device": 'cpu")'})
 
 
-def test_a_launcher_gives_the_group() -> None:
-    """With a backend nothing of the fake group is left."""
-    text = "\n".join(process_group.group_rows(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
+def test_a_launcher_creates_the_group() -> None:
+    """With a backend, the program contains nothing of the fake group."""
+    text = "\n".join(process_group.join_group_lines(0, 4, {"shape": [4], "device": "cuda"}, "nccl"))
     assert (
         'init_process_group("nccl")' in text
         and "Fake" not in text

@@ -1,5 +1,5 @@
-"""Which scripts may be run again and again: a rule of thumb for honest ones, that errs to the safe
-side.
+"""A heuristic decides which scripts may be run repeatedly. It is for scripts without hostile
+intent, and refuses in doubt.
 """
 
 from __future__ import annotations
@@ -76,21 +76,23 @@ COMPUTES = [
 
 
 @pytest.mark.parametrize("text", TOUCHES)
-def test_a_script_that_touches_the_world_is_left_alone(text: str) -> None:
-    """Files, processes, networks and foreign modules: changed copies of it are not run unasked."""
+def test_a_script_with_side_effects_is_not_rerun(text: str) -> None:
+    """Files, processes, networks and foreign modules: changed copies of it are not run without
+    consent.
+    """
     assert safe_to_rerun.why_not_again(ast.parse(text))
 
 
 @pytest.mark.parametrize("text", COMPUTES)
-def test_a_script_that_only_computes_may_be_run_again(text: str) -> None:
-    """Reading the command line, the clock and the environment, and saying something, does no
-    harm.
+def test_a_script_that_only_computes_may_be_rerun(text: str) -> None:
+    """Reading the command line, the clock and the environment, and printing, have no side
+    effects.
     """
     assert safe_to_rerun.why_not_again(ast.parse(text)) == ""
 
 
-def test_the_reason_is_told() -> None:
-    """In a word or two, without what stands in the script."""
+def test_the_reason_is_reported() -> None:
+    """The reason has a few words and no strings of the script."""
     assert (
         safe_to_rerun.why_not_again(ast.parse("import transformers")) == "it imports transformers"
     )
@@ -101,7 +103,7 @@ def test_the_reason_is_told() -> None:
 
 
 def test_a_script_carries_its_command_line() -> None:
-    """The arguments stand in the program, behind what must come first."""
+    """The arguments are set in the program, after the statements that must come first."""
     text = safe_to_rerun.with_arguments(
         "from __future__ import annotations\nimport torch\n", ["--lr", "1"]
     )

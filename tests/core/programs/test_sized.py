@@ -1,4 +1,4 @@
-"""Programs whose size is a name."""
+"""The size of a program becomes a variable."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ print(torch.compile(model)(*args))
 
 
 def test_the_size_becomes_a_name_that_can_be_changed() -> None:
-    """At another size only that number is another one."""
+    """A program at a different size differs only in that number."""
     text = sized_program.with_size(SOURCE, "n")
     assert "n = 8" in text and "make(n=n, other=2)" in text
     assert sized_program.at_size(text, "n", 16) == text.replace("n = 8", "n = 16")
 
 
 @pytest.mark.parametrize("knob", ["depth", "model", "args"])
-def test_a_program_without_that_size_has_none(knob: str) -> None:
-    """No keyword of that name, or a name that the program gives to something else."""
+def test_a_program_without_that_size_stays_empty(knob: str) -> None:
+    """The keyword does not exist, or the program assigns the name elsewhere."""
     assert (
         sized_program.with_size(SOURCE, knob) == "" and sized_program.at_size(SOURCE, "n", 3) == ""
     )
 
 
-def test_the_loop_over_sizes_fails_where_they_cost_too_much() -> None:
-    """Run with a stand-in for torch: linear costs pass, others do not; one size alone is the
-    program at that size.
+def test_the_loop_over_sizes_fails_when_the_cost_grows_too_fast() -> None:
+    """Run with a replacement of torch: linear costs pass, superlinear costs fail, and a single size
+    gives the program at that size.
     """
     plain = "import torch\nn = 8\n\ndef f(x):\n    return x * n\n\ntorch.compile(f)(n)\n"
     text = sized_program.loop_over_sizes(plain, "n", (4, 2, 8), 9.0)

@@ -1,11 +1,13 @@
-"""Near matches are proposed for what two failures share, and not for what all failures share."""
+"""Near matches are proposed for traits that two failures share, but not for traits that all
+failures share.
+"""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.core.triage.likeness import Traits, compare_traits, overlap
+from reprokit.core.triage.likeness import Traits, compare_traits, frame_overlap
 
 FRAMES = (
     "torch/_inductor/loop_body.py:get_read_expr",
@@ -16,7 +18,9 @@ KEY_ERROR = Traits("exception", "codegen", "KeyError", "KeyError: 'buf#'", FRAME
 
 
 def test_the_same_bug_elsewhere_is_proposed() -> None:
-    """Torch has moved the innermost frame to another function: the rest still says it."""
+    """A version of torch moved the innermost frame to a different function, and the remaining
+    traits match.
+    """
     moved = Traits(
         "exception",
         "codegen",
@@ -25,14 +29,14 @@ def test_the_same_bug_elsewhere_is_proposed() -> None:
         ("torch/_inductor/loop_body.py:read_expr", *FRAMES[1:]),
         "inductor",
     )
-    found = compare_traits(KEY_ERROR, moved)
-    assert found.is_proposed
-    assert any("frames in common" in text for text in found.shared)
+    likeness = compare_traits(KEY_ERROR, moved)
+    assert likeness.is_proposed
+    assert any("frames in common" in text for text in likeness.shared)
 
 
-def test_another_bug_of_the_same_phase_is_not() -> None:
-    """One phase, one kind, one rung of the ablation are what half of all bugs share."""
-    other = Traits(
+def test_a_different_bug_of_the_same_phase_is_not_proposed() -> None:
+    """The phase, the kind and the failing backend are the same for half of all bugs."""
+    different = Traits(
         "exception",
         "codegen",
         "AssertionError",
@@ -40,11 +44,11 @@ def test_another_bug_of_the_same_phase_is_not() -> None:
         ("torch/_inductor/codegen/cpp_utils.py:cexpr",),
         "inductor",
     )
-    assert not compare_traits(KEY_ERROR, other).is_proposed
+    assert not compare_traits(KEY_ERROR, different).is_proposed
 
 
-def test_another_kind_is_never_the_same() -> None:
-    """An exception is no hang; a hang and a slow compile may be one."""
+def test_a_different_kind_is_never_the_same() -> None:
+    """An exception is not a hang, but a hang and a slow compile may be the same bug."""
     assert (
         compare_traits(KEY_ERROR, Traits("crash", "codegen", "", KEY_ERROR.message, FRAMES)).score
         == 0
@@ -67,10 +71,10 @@ traits = st.builds(
 
 
 @given(traits, traits)
-def test_likeness_is_fair(a: Traits, b: Traits) -> None:
-    """It does not matter who is asked first, and nothing is more alike than a thing and itself."""
+def test_likeness_is_symmetric(a: Traits, b: Traits) -> None:
+    """The score is symmetric, and a bug is most similar to itself."""
     assert compare_traits(a, b).score == compare_traits(b, a).score
     assert 0 <= compare_traits(a, b).score <= 1
     if a.frames or a.message:
         assert compare_traits(a, a).score == 1
-    assert overlap(a.frames, b.frames) == overlap(b.frames, a.frames)
+    assert frame_overlap(a.frames, b.frames) == frame_overlap(b.frames, a.frames)

@@ -1,5 +1,5 @@
-"""Results, ledgers and imports that a target or a stranger has changed: reported, never believed,
-and nothing ends.
+"""Results, ledgers and imports that a target or a third party has changed are reported and not
+trusted, and the nightly run continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.nightly.engines import slurm_engine
 from reprokit.host.nightly.jobs import quarantine, schema
 from reprokit.host.nightly.ledger import (
-    add_result,
     bugs,
     database,
     exchange,
@@ -34,9 +33,15 @@ from reprokit.host.nightly.ledger import (
 )
 from reprokit.host.nightly.schedule import night as nights_of
 from reprokit.host.nightly.suite import suite_file
-
-from ... import hostile
-from .nights import failing, healthy, new_ledger, night, result
+from tests.support import damaged_files
+from tests.support.nightly_results import (
+    add_cell_result,
+    add_night,
+    cell_result,
+    failing,
+    healthy,
+    new_ledger,
+)
 
 SUITE = '[suite]\nname = "main"\n[keep]\nnights = 1\nhealthy_nights = 1\n' + "".join(
     f'[[targets]]\ncommand = ["{{python}}", "{name}.py"]\n' for name in "abc"
@@ -72,7 +77,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def _put(path: Path, chance: random.Random, whole: dict[str, Any]) -> None:
-    """Leave something else than a result where a result is expected."""
+    """Replace an expected result by something else."""
     how = chance.random()
     if how < 0.1:
         path.mkdir()
@@ -84,53 +89,53 @@ def _put(path: Path, chance: random.Random, whole: dict[str, Any]) -> None:
     elif how < 0.25:
         path.write_text(json.dumps(whole)[:-1] + ', "schema": 1}')  # the same key twice
     else:
-        path.write_bytes(hostile.changed(json.dumps(whole).encode(), chance))
+        path.write_bytes(damaged_files.change_json(json.dumps(whole).encode(), chance))
 
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_lying_result_ends_no_night(seed: int) -> None:
-    """Whatever one job leaves: the others count, what is refused is reported and kept aside, and
-    the next night runs.
+def test_a_forged_result_does_not_end_a_nightly_run(seed: int) -> None:
+    """Whatever one job leaves, the other jobs count, a refused result is reported and moved to the
+    quarantine, and the next nightly run starts.
     """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite_file.read_suite(Path(folder) / "suite.toml")
-        said: list[str] = []
-        with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
+        suite = suite_file.read_suite(Path(folder) / "suite.toml")
+        messages: list[str] = []
+        with nights_of.lock_output(Path(folder) / "out") as output, new_ledger(output) as store:
             for number in range(2):
                 work = nights_of.begin_jobs(
-                    asked, asked.cells, {"default": "python"}, {}, output, store, said.append
+                    suite, suite.cells, {"default": "python"}, {}, output, store, messages.append
                 )
                 assert len(work.left) == 3 and not work.is_resumed
-                for job, one in zip(
+                for job, attempt in zip(
                     work.jobs, (failing("lost"), healthy(), failing("other")), strict=True
                 ):
-                    whole = {**result(one), "key": job.key, "minimized": None}
-                    place = job.folder / "result.json"
+                    whole = {**cell_result(attempt), "key": job.key, "minimized": None}
+                    path = job.folder / "result.json"
                     if job is work.jobs[1] and not number:
-                        _put(place, chance, whole)
+                        _put(path, chance, whole)
                     else:
-                        place.write_text(json.dumps(whole))
+                        path.write_text(json.dumps(whole))
                 nights_of.collect_results(work)
                 is_refused = len(work.left) == 1
                 for left in work.left:
-                    nights_of.give_up(work, left, "no result")
+                    nights_of.record_lost_job(work, left, "no result")
                 nights_of.collect_results(work)
                 assert not work.left
                 nights_of.end_night(work, is_complete=True)
-                told = night_report.make_report(store, None, output)
-                night_report_files.write_report(told, output)
-                json.dumps(told, allow_nan=False).encode()
-                assert {b["title"] for g in told["groups"].values() for b in g} >= {
+                report = night_report.make_report(store, None, output)
+                night_report_files.write_report(report, output)
+                json.dumps(report, allow_nan=False).encode()
+                assert {b["title"] for g in report["groups"].values() for b in g} >= {
                     "exception: codegen | lost",
                     "exception: codegen | other",
                 }
                 if not number:
-                    assert told["refused"]["count"] == len(said) == int(is_refused)
+                    assert report["refused"]["count"] == len(messages) == int(is_refused)
                     assert not is_refused or (
-                        "refused result.json of" in said[0] and len(said[0]) < 600
+                        "refused result.json of" in messages[0] and len(messages[0]) < 600
                     )
                     assert len([*(output / quarantine.FOLDER).glob("*")]) == int(is_refused)
         with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
@@ -139,26 +144,26 @@ def test_a_lying_result_ends_no_night(seed: int) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_lying_plan_ends_no_night(seed: int) -> None:
-    """Of a night that was cut short, the plan, its number, a spec and a folder are changed: the
-    next start goes on or begins anew.
+def test_a_forged_plan_does_not_end_a_nightly_run(seed: int) -> None:
+    """After an interrupted nightly run, the plan, its number, a spec or a folder is changed: the
+    next start continues it or starts a new one.
     """
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "suite.toml").write_text(SUITE)
-        asked = suite_file.read_suite(Path(folder) / "suite.toml")
-        said: list[str] = []
+        suite = suite_file.read_suite(Path(folder) / "suite.toml")
+        messages: list[str] = []
 
         def begin() -> nights_of.Night:
             return nights_of.begin_jobs(
-                asked, asked.cells, {"default": "python"}, {}, output, store, said.append
+                suite, suite.cells, {"default": "python"}, {}, output, store, messages.append
             )
 
-        with nights_of.hold_night(Path(folder) / "out") as output, new_ledger(output) as store:
+        with nights_of.lock_output(Path(folder) / "out") as output, new_ledger(output) as store:
             work = begin()
-            one = work.jobs[0].folder
-            (one / "result.json").write_text(
-                json.dumps({**result(failing("lost")), "key": work.jobs[0].key})
+            folder_of_first = work.jobs[0].folder
+            (folder_of_first / "result.json").write_text(
+                json.dumps({**cell_result(failing("lost")), "key": work.jobs[0].key})
             )
             plan, sequence, spec = (
                 work.path / "plan.json",
@@ -167,11 +172,11 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
             )
             what = chance.randrange(4)
             if what == 0:
-                plan.write_bytes(hostile.changed(plan.read_bytes(), chance))
+                plan.write_bytes(damaged_files.change_json(plan.read_bytes(), chance))
             elif what == 1:
                 sequence.write_text(chance.choice(("9" * 5_000, "-1", "\u0664", "", "x")))
             elif what == 2:
-                spec.write_bytes(hostile.changed(spec.read_bytes(), chance))
+                spec.write_bytes(damaged_files.change_json(spec.read_bytes(), chance))
             else:
                 shutil.rmtree(work.jobs[1].folder)
             for _ in range(2):
@@ -180,25 +185,25 @@ def test_a_lying_plan_ends_no_night(seed: int) -> None:
                 nights_of.collect_results(work)
                 for left in work.left:
                     with contextlib.suppress(OSError):
-                        nights_of.refresh_plan(work, left)
-                    nights_of.give_up(work, left, "no result")
+                        nights_of.refresh_job_spec(work, left)
+                    nights_of.record_lost_job(work, left, "no result")
                 nights_of.collect_results(work)
                 assert not work.left
                 nights_of.end_night(work, is_complete=True)
                 night_report_files.write_report(
                     night_report.make_report(store, None, output), output
                 )
-                assert (one / "result.json").exists(), "what was run is kept"
-            assert all(len(words) < 800 for words in said)
-            nights = store.all("SELECT name, planned FROM night")
-            assert len(nights) >= 2 and nights[-1]["planned"] == 3
+                assert (folder_of_first / "result.json").exists(), "what was run is kept"
+            assert all(len(words) < 800 for words in messages)
+            night_rows = store.fetch_all("SELECT name, planned FROM night")
+            assert len(night_rows) >= 2 and night_rows[-1]["planned"] == 3
         with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
 
 
-def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    """Lines that are none, deep ones and ids of other types are passed over; the others tell what
-    was submitted.
+def test_the_valid_lines_of_a_damaged_cluster_journal_are_used(tmp_path: Path) -> None:
+    """Invalid lines, deeply nested lines and ids of wrong types are skipped; the other lines give
+    the submitted jobs.
     """
     good = ['{"name": "a", "folders": ["0001-x"]}', '{"name": "a", "ids": ["7"]}']
     bad = [
@@ -208,7 +213,9 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
         '{"name": "b", "folders": ["../x"]}',
         "{",
     ]
-    (tmp_path / slurm_engine.JOURNAL).write_text("\n".join([*bad, good[0], *bad, good[1], *bad]))
+    (tmp_path / slurm_engine.JOURNAL_FILE).write_text(
+        "\n".join([*bad, good[0], *bad, good[1], *bad])
+    )
     assert slurm_engine.holds_jobs(tmp_path) and slurm_engine._noted(tmp_path)["a"].ids == ["7"]
     assert list(slurm_engine._noted(tmp_path)) == ["a"]
 
@@ -230,21 +237,23 @@ def test_a_damaged_journal_of_a_cluster_is_read_as_far_as_it_goes(tmp_path: Path
     ],
     ids=str,
 )
-def test_what_a_result_may_not_say(change: dict[str, Any]) -> None:
-    """Numbers, lengths, types and names beyond the schema are refused with one short line."""
-    whole = {**result(failing("lost"), healthy()), "key": "k"}
-    assert schema.convert_as(whole, schema.JobResult).key == "k"
-    with pytest.raises(schema.FailsSchema) as told:
-        schema.convert_as(schema.parse_as(json.dumps({**whole, **change})), schema.JobResult)
-    assert "\n" not in str(told.value) and len(str(told.value)) <= schema.MOST_SAID
+def test_a_result_outside_the_schema_is_refused(change: dict[str, Any]) -> None:
+    """Numbers, lengths, types and names outside the schema are refused with one short line."""
+    whole = {**cell_result(failing("lost"), healthy()), "key": "k"}
+    assert schema.convert_to_struct(whole, schema.JobResult).key == "k"
+    with pytest.raises(schema.FailsSchema) as refusal:
+        schema.convert_to_struct(
+            schema.parse_strict_json(json.dumps({**whole, **change})), schema.JobResult
+        )
+    assert "\n" not in str(refusal.value) and len(str(refusal.value)) <= schema.MAX_REASON_CHARS
 
 
 def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is older than a hundred files, or beyond the size, is deleted; a link in place of the
-    folder is not followed.
+    """Files beyond the hundred newest, or beyond the size, are deleted, and a link in the position
+    of the folder is not followed.
     """
-    monkeypatch.setattr(quarantine, "MOST_FILES", 5)
-    monkeypatch.setattr(quarantine, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(quarantine, "MAX_FILES", 5)
+    monkeypatch.setattr(quarantine, "MAX_BYTES", 10_000)
     (tmp_path / "elsewhere").mkdir()
     output = tmp_path / "out"
     output.mkdir()
@@ -262,14 +271,14 @@ def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _filled(folder: Path) -> Path:
-    """A ledger of several nights with every table in use."""
+    """Write a ledger of several nightly runs with rows in every table."""
     with new_ledger(folder) as store:
         for number in range(4):
-            night(
+            add_night(
                 store,
-                a=result(failing("lost")),
-                b=result(failing(f"b{number}")),
-                c=result(healthy()),
+                a=cell_result(failing("lost")),
+                b=cell_result(failing(f"b{number}")),
+                c=cell_result(healthy()),
             )
         bugs.merge_bugs(store, 2, [3], "same")
         bugs.mute_bug(store, 4, "known")
@@ -283,28 +292,28 @@ WHOLE: dict[str, bytes] = {}
 def _base() -> bytes:
     if not WHOLE:
         with tempfile.TemporaryDirectory() as folder:
-            place = _filled(Path(folder))
-            with sqlite3.connect(place) as database:
+            path = _filled(Path(folder))
+            with sqlite3.connect(path) as database:
                 database.execute("PRAGMA journal_mode = DELETE")
             database.close()
-            WHOLE["ledger"] = place.read_bytes()
-            with ledger_file.open_ledger(place) as store:
+            WHOLE["ledger"] = path.read_bytes()
+            with ledger_file.open_ledger(path) as store:
                 WHOLE["export"] = "\n".join(
                     json.dumps(row) for row in exchange.export_ledger(store)
                 ).encode()
     return WHOLE["ledger"]
 
 
-def _damage(place: Path, chance: random.Random) -> None:
+def _damage(path: Path, chance: random.Random) -> None:
     """Change values, tables, code or bytes of a ledger."""
     how = chance.random()
     if how < 0.15:
-        data = bytearray(place.read_bytes())
+        data = bytearray(path.read_bytes())
         for _ in range(chance.choice((1, 20, 500))):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        place.write_bytes(data[: chance.choice((len(data), len(data) // 2, 4096))])
+        path.write_bytes(data[: chance.choice((len(data), len(data) // 2, 4096))])
         return
-    with sqlite3.connect(place) as database:
+    with sqlite3.connect(path) as database:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
         table = chance.choice([*rows.TABLES])
         if how < 0.2:
@@ -342,10 +351,10 @@ def _damage(place: Path, chance: random.Random) -> None:
 
 
 def _use(store: database.Ledger, output: Path) -> None:
-    """Everything that a night and a person do with a ledger."""
-    told = night_report.make_report(store, None, output)
-    night_report_files.write_report(told, output)
-    json.dumps(told, allow_nan=False).encode()
+    """Do everything that a nightly run and a person do with a ledger."""
+    report = night_report.make_report(store, None, output)
+    night_report_files.write_report(report, output)
+    json.dumps(report, allow_nan=False).encode()
     rest = [*exchange.export_ledger(store)]
     with new_ledger(output / "copy") as copy:
         exchange.import_rows(copy, [json.dumps(row) for row in rest])
@@ -354,17 +363,17 @@ def _use(store: database.Ledger, output: Path) -> None:
         with contextlib.suppress(BadInput):
             bugs.find_bug(store, name)
     number = ledger_file.begin_night(store, "the next", "the-next", "main", 1, 2e9)
-    with store.change():
+    with store.transaction():
         cell = ledger_file.cell_id(store, "a new cell", "a", {"environment": "here"}, [])
-    add_result.add_result(store, number, cell, result(failing("lost"), healthy(), failing("fresh")))
+    add_cell_result(store, number, cell, cell_result(failing("lost"), healthy(), failing("fresh")))
     bugs.close_night(store, number, "done")
     assert night_report.make_report(store)["night"]["runs"] == 1
 
 
-def _safely(place: Path, use: Callable[[database.Ledger], None]) -> bool:
-    """Open and use a ledger; False where it was refused in one line."""
+def _safely(path: Path, use: Callable[[database.Ledger], None]) -> bool:
+    """Open and use a ledger; return False if it was refused with a one-line error."""
     try:
-        with ledger_file.open_ledger(place, is_checked=True) as store:
+        with ledger_file.open_ledger(path, is_checked=True) as store:
             assert all("\n" not in why and len(why) < 600 for why in store.refused)
             use(store)
     except BadInput as problem:
@@ -375,30 +384,30 @@ def _safely(place: Path, use: Callable[[database.Ledger], None]) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_hostile_ledger_breaks_no_report(seed: int) -> None:
-    """It is refused in one line, or what is wrong leaves it and all the rest is used; the next
-    opening finds nothing.
+def test_a_hostile_ledger_does_not_break_a_report(seed: int) -> None:
+    """The ledger is refused with one line, or its invalid rows are removed and all other rows are
+    used; the next opening reports nothing.
     """
     chance = random.Random(seed)
     base = _base()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "ledger.sqlite"
-        place.write_bytes(base)
-        _damage(place, chance)
-        if _safely(place, lambda store: _use(store, Path(folder))):
-            with ledger_file.open_ledger(place) as store:
+        path = Path(folder) / "ledger.sqlite"
+        path.write_bytes(base)
+        _damage(path, chance)
+        if _safely(path, lambda store: _use(store, Path(folder))):
+            with ledger_file.open_ledger(path) as store:
                 assert not store.refused
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
-def test_commands_answer_on_a_hostile_ledger(seed: int) -> None:
-    """Each command gives an answer or one line, and prints no mark of the ledger that acts on a
-    terminal.
+def test_commands_end_cleanly_with_a_hostile_ledger(seed: int) -> None:
+    """Each command prints its result or a one-line error, and no control character of the ledger
+    reaches the terminal.
     """
     base = _base()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "ledger.sqlite"
+        path = Path(folder) / "ledger.sqlite"
         (Path(folder) / "suite.toml").write_text(SUITE)
         for words in (
             ("report",),
@@ -408,25 +417,27 @@ def test_commands_answer_on_a_hostile_ledger(seed: int) -> None:
             ("merge", "1", "2"),
             ("split", "2", "3"),
         ):
-            place.write_bytes(base)
-            _damage(place, random.Random(seed))
-            status, out, err = hostile.call("nightly", *words, "--output-dir", folder)
+            path.write_bytes(base)
+            _damage(path, random.Random(seed))
+            status, out, err = damaged_files.call_reprokit(
+                "nightly", *words, "--output-dir", folder
+            )
             assert (
                 status in (0, 1, 2, 3)
                 and "Traceback" not in err
                 and "defect of reprokit" not in err
             ), err
-            assert not (hostile.CONTROL - {"\n", "\t"}) & set(out + err)
-            said = [line for line in err.splitlines() if not line.startswith("reprokit: refused ")]
-            assert len(err.splitlines()) - len(said) <= 1 and len(said) == (status == 2), err
+            assert not (damaged_files.CONTROL - {"\n", "\t"}) & set(out + err)
+            errors = [
+                line for line in err.splitlines() if not line.startswith("reprokit: refused ")
+            ]
+            assert len(err.splitlines()) - len(errors) <= 1 and len(errors) == (status == 2), err
 
 
-def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
-    """A run of one night with an impossible number goes to the quarantine, and every other row
-    stays; also read-only.
-    """
-    place = _filled(tmp_path)
-    with sqlite3.connect(place) as database:
+def test_one_bad_row_does_not_affect_the_others(tmp_path: Path) -> None:
+    """A run with an impossible number moves to the quarantine, and every other row stays."""
+    path = _filled(tmp_path)
+    with sqlite3.connect(path) as database:
         database.execute("UPDATE run SET seconds = 1e300 WHERE night = 2 AND cell = 1")
         database.execute("UPDATE signature SET traits = ? WHERE title LIKE '%b3'", ("[" * 5_000,))
         counts = {
@@ -434,7 +445,7 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
             for t in ("run", "night", "signature")
         }
     database.close()
-    with ledger_file.open_ledger(place) as store:
+    with ledger_file.open_ledger(path) as store:
         assert [why.partition(",")[0] for why in store.refused] == [
             "1 row of signature in the ledger",
             "1 row of run in the ledger",
@@ -443,7 +454,9 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
             "1 row of tally in the ledger",
             "1 row of version in the ledger",
         ]
-        left = {table: store.all(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in counts}
+        left = {
+            table: store.fetch_all(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in counts
+        }
         assert left == {
             "run": counts["run"] - 1,
             "night": counts["night"],
@@ -452,26 +465,26 @@ def test_one_bad_row_leaves_the_others(tmp_path: Path) -> None:
         assert night_report.make_report(store)["refused"]["count"] == 6
     kept = [*(tmp_path / quarantine.FOLDER).glob("*-run.jsonl")]
     assert len(kept) == 1 and "1e+300" in kept[0].read_text()
-    with ledger_file.open_ledger(place) as store:
+    with ledger_file.open_ledger(path) as store:
         assert not store.refused and not night_report.make_report(store)["refused"]["count"]
 
 
 def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While another process holds it, bad rows are left out of the report and stay in the file;
-    nothing is written to the copy.
+    """While a different process holds the ledger, bad rows are left out of the report and stay in
+    the file, and nothing is written to the copy.
     """
-    monkeypatch.setattr(ledger_file, "BUSY_S", 0.1)
-    place = _filled(tmp_path)
-    with sqlite3.connect(place) as database:
+    monkeypatch.setattr(ledger_file, "BUSY_TIMEOUT_S", 0.1)
+    path = _filled(tmp_path)
+    with sqlite3.connect(path) as database:
         database.execute("UPDATE run SET kind = x'ff', seconds = -1 WHERE night = 4 AND cell = 1")
     database.close()
-    writer = sqlite3.connect(place, isolation_level=None)
+    writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    with ledger_file.open_ledger(place) as store:
-        told = night_report.make_report(store)
-        assert (told["night"]["runs"], told["refused"]["count"]) == (2, 1)
+    with ledger_file.open_ledger(path) as store:
+        report = night_report.make_report(store)
+        assert (report["night"]["runs"], report["refused"]["count"]) == (2, 1)
         with pytest.raises(sqlite3.OperationalError):
             bugs.mute_bug(store, 1, "why")
     writer.execute("ROLLBACK")
@@ -481,9 +494,9 @@ def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
-    """Lines that were changed are refused or bounded; nights that they do not name come in as they
-    were.
+def test_a_hostile_import_loses_only_the_changed_lines(seed: int) -> None:
+    """Changed lines are refused or limited, and nightly runs that they do not name are imported
+    unchanged.
     """
     chance = random.Random(seed)
     _base()
@@ -494,24 +507,26 @@ def test_a_hostile_import_costs_its_own_lines(seed: int) -> None:
         kind = json.loads(lines[at])["type"]
         changed = [
             *lines[:at],
-            hostile.changed(lines[at], chance).replace(b"\n", b" "),
+            damaged_files.change_json(lines[at], chance).replace(b"\n", b" "),
             *lines[at + 1 :],
         ]
         with new_ledger(output) as store:
             exchange.import_rows(store, changed)
             assert not store.refused or len(store.refused) == 1
-            night_count = store.all("SELECT count(*) AS n FROM night")[0]["n"]
+            night_count = store.fetch_all("SELECT count(*) AS n FROM night")[0]["n"]
             assert night_count == 4 if kind != "night" else night_count >= 3
             if kind in ("event", "proposal", "restart"):
-                assert store.all("SELECT count(*) AS n FROM sighting")[0]["n"] == 8
-            exchange.import_rows(store, lines)  # the whole one repairs what was refused
+                assert store.fetch_all("SELECT count(*) AS n FROM sighting")[0]["n"] == 8
+            exchange.import_rows(store, lines)  # the whole export repairs the refused lines
             _use(store, output)
         with ledger_file.open_ledger(output / "ledger.sqlite", is_checked=True) as store:
             assert not store.refused
 
 
 def _outside(folder: Path) -> tuple[Path, set[str]]:
-    """A folder beside the output folder that looks like a night, and what it has."""
+    """Create a folder beside the output folder that looks like a nightly run; return its job folder
+    and all of its files.
+    """
     job = folder / "outside" / "jobs" / "0001-a"
     (job / "run-001").mkdir(parents=True)
     for name in ("spec.json", "run-001/x", "reprokit-x.tar.gz"):
@@ -538,25 +553,25 @@ def _outside(folder: Path) -> tuple[Path, set[str]]:
     st.booleans(),
 )
 def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> None:
-    """Names of nights and folders of a ledger, or of an import, that lead elsewhere delete nothing
-    there.
+    """Names of nightly runs and folders in a ledger or an import that lead outside the output
+    folder delete nothing there.
     """
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         _, before = _outside(folder)
         (folder / "suite.toml").write_text(SUITE)
-        asked = suite_file.read_suite(folder / "suite.toml")
+        suite = suite_file.read_suite(folder / "suite.toml")
         name = name.replace("ABSOLUTE", str(folder / "outside"))
         output = folder / "out"
         (output / "nights").mkdir(parents=True)
         (output / "nights" / "link").symlink_to(folder / "outside")
-        with new_ledger(folder / "other") as other:
+        with new_ledger(folder / "other") as foreign:
             for _ in range(3):
-                night(other, a=result(healthy(), folder=job))
+                add_night(foreign, a=cell_result(healthy(), folder=job))
             if not is_import:
-                with other.change():
-                    other.do("UPDATE night SET name = ?", name)
-            lines = [json.dumps(row) for row in exchange.export_ledger(other)]
+                with foreign.transaction():
+                    foreign.execute("UPDATE night SET name = ?", name)
+            lines = [json.dumps(row) for row in exchange.export_ledger(foreign)]
         if is_import:
             changed = [
                 json.dumps({**r, "name": name} if r["type"] == "night" else r)
@@ -566,5 +581,5 @@ def test_prune_deletes_nothing_outside(name: str, job: str, is_import: bool) -> 
                 exchange.import_rows(store, changed)
         source = output / "ledger.sqlite" if is_import else folder / "other" / "ledger.sqlite"
         with ledger_file.open_ledger(source) as store:
-            prune.prune_output(store, asked, output.resolve())
+            prune.prune_output(store, suite, output.resolve())
         assert {str(p) for p in (folder / "outside").rglob("*")} == before

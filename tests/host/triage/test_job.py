@@ -1,4 +1,4 @@
-"""One cell: what its captures and the look for a small program come to."""
+"""The result of one cell combines its captures and the minimization."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPEC = {
 }
 
 
-def answer(kind: str, title: str, **more: Any) -> dict[str, Any]:
+def capture_result(kind: str, title: str, **more: Any) -> dict[str, Any]:
     return {
         "verdict": {"kind": kind},
         "signature": {"id": title.encode().hex()[-12:], "title": title, "algorithm": 7},
@@ -43,16 +43,19 @@ def answer(kind: str, title: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "known", [[], [answer("wrong-result", "wrong-result: no phase | numbers")["signature"]["id"]]]
+    "known",
+    [[], [capture_result("wrong-result", "wrong-result: no phase | numbers")["signature"]["id"]]],
 )
-def test_a_wrong_result_is_called_by_where_it_begins(
+def test_a_wrong_result_is_identified_by_where_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: list[str]
 ) -> None:
-    """A plain capture does not ask, so two of them would be one bug; what the ladder says names all
-    runs of the cell.
+    """A plain capture does not locate the failure, so two of them would be one bug; the result of
+    the ablation applies to all runs of the cell.
     """
-    plain = answer("wrong-result", "wrong-result: no phase | numbers")
-    where = answer("wrong-result", "wrong-result: inductor | numbers @ acosh", pack="/small.tar.gz")
+    plain = capture_result("wrong-result", "wrong-result: no phase | numbers")
+    where = capture_result(
+        "wrong-result", "wrong-result: inductor | numbers @ acosh", pack="/small.tar.gz"
+    )
     where["traits"] = {
         "kind": "wrong-result",
         "phase": "inductor",
@@ -63,20 +66,21 @@ def test_a_wrong_result_is_called_by_where_it_begins(
     def call(words: list[str], *_: Any) -> tuple[str, str, int]:
         return json.dumps(where if words[0] == "minimize" else plain), "", 1
 
-    monkeypatch.setattr(job, "_reprokit", call)
+    monkeypatch.setattr(job, "_call_reprokit", call)
     (tmp_path / "spec.json").write_text(json.dumps({**SPEC, "known": known}))
     assert job.run_job(str(tmp_path))
-    told = job_result.read_result(tmp_path, "k")
-    assert [a["signature"]["title"] for a in told["attempts"]] == [where["signature"]["title"]] * 2
-    assert told["minimized"]["signature"] == where["signature"]["id"]
-    first = told["attempts"][0]
-    assert (first["pack"], first["traits"]["operator"]) == ("/small.tar.gz", "acosh")
+    result = job_result.read_result(tmp_path, "k")
+    assert result is not None and result.minimized is not None
+    assert [a.signature.title for a in result.attempts] == [where["signature"]["title"]] * 2
+    assert result.minimized.signature == where["signature"]["id"]
+    first = result.attempts[0]
+    assert (first.pack, first.traits["operator"]) == ("/small.tar.gz", "acosh")
 
 
-def test_a_killed_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A capture that has left its answer is not run again; an interrupted one leaves none."""
+def test_a_killed_job_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished capture is not repeated, and an interrupted capture leaves no result."""
     calls: list[str] = []
-    ends = iter([answer("ok", "ok"), KeyboardInterrupt])
+    ends = iter([capture_result("ok", "ok"), KeyboardInterrupt])
 
     def call(words: list[str], *_: Any) -> tuple[str, str, int]:
         calls.append(words[0])
@@ -85,16 +89,18 @@ def test_a_killed_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             raise end
         return json.dumps(end), "", 0
 
-    monkeypatch.setattr(job, "_reprokit", call)
+    monkeypatch.setattr(job, "_call_reprokit", call)
+    # every run is slower than usual, so each is repeated
     spec = {
         **SPEC,
         "limits": {"compile_s": -1.0},
-    }  # every run is slower than usual, so it is run twice
+    }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     with pytest.raises(KeyboardInterrupt):
         job.run_job(str(tmp_path))
-    assert not job_result.read_result(tmp_path, "k")
-    ends = iter([answer("ok", "ok")])
+    assert job_result.read_result(tmp_path, "k") is None
+    ends = iter([capture_result("ok", "ok")])
     assert job.run_job(str(tmp_path))
     assert calls == ["capture"] * 3
-    assert len(job_result.read_result(tmp_path, "k")["attempts"]) == 2
+    result = job_result.read_result(tmp_path, "k")
+    assert result is not None and len(result.attempts) == 2

@@ -1,4 +1,6 @@
-"""What runs at once on one machine: as much as cores, memory and GPUs allow, a GPU by one run."""
+"""Jobs run at the same time as far as cores, memory and GPUs allow, and each GPU is used by one
+run.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ def wants(cores: int = 1, memory_gb: float = 1.0, gpus: int = 0) -> Any:
     return SimpleNamespace(cores=cores, memory_bytes=memory_gb * 1e9, gpus=gpus)
 
 
-def running(one: Any, held: Any = ()) -> Any:
-    return SimpleNamespace(job=one, gpus=[*held])
+def running(wanted: Any, held: Any = ()) -> Any:
+    return SimpleNamespace(job=wanted, gpus=[*held])
 
 
 @pytest.mark.parametrize(
-    ("one", "fits"),
+    ("job", "fits"),
     [
         (wants(), True),
         (wants(cores=2), False),
@@ -36,20 +38,20 @@ def running(one: Any, held: Any = ()) -> Any:
         (wants(cores=1, memory_gb=4), True),
     ],
 )
-def test_room_is_what_is_left(one: Any, fits: bool) -> None:
-    """Beside one core and four gigabytes of two and eight."""
-    found = local_engine._room(one, [running(wants(memory_gb=4))], MachineResources(2, 8e9))
-    assert (found is not None) == fits
+def test_a_job_fits_into_the_free_resources(job: Any, fits: bool) -> None:
+    """A running job uses one core and four of eight gigabytes on a machine with two cores."""
+    gpus = local_engine._room(job, [running(wants(memory_gb=4))], MachineResources(2, 8e9))
+    assert (gpus is not None) == fits
 
 
-def test_what_is_larger_than_the_machine_runs_alone() -> None:
-    """It would never run otherwise; beside another it waits."""
+def test_a_job_larger_than_the_machine_runs_alone() -> None:
+    """Such a job would never start otherwise; beside a running job it waits."""
     assert local_engine._room(wants(cores=64, memory_gb=900), [], MachineResources(2, 8e9)) == []
     assert local_engine._room(wants(cores=64), [running(wants())], MachineResources(2, 8e9)) is None
 
 
-def test_a_gpu_is_held_by_one_run() -> None:
-    """Of this night, and of every other on the machine: the lock is the machine's."""
+def test_a_gpu_is_used_by_one_run() -> None:
+    """The lock belongs to the machine, so it also applies to other nightly runs."""
     machine = MachineResources(8, 64e9, [f"test-{uuid.uuid4()}", f"test-{uuid.uuid4()}"])
     first = local_engine._room(wants(gpus=1), [], machine)
     assert first is not None
@@ -68,9 +70,9 @@ def test_a_gpu_is_held_by_one_run() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_sees_its_gpu_and_none_where_there_is_none(tmp_path: Path) -> None:
-    """The run's own GPU is the only visible one; what needs more than there is is lost, and
-    told.
+def test_a_run_sees_only_its_own_gpu(tmp_path: Path) -> None:
+    """A run sees only its own GPU; a job that needs more GPUs than the machine has fails with a
+    message.
     """
     (tmp_path / "see.py").write_text(
         "import os; open('seen', 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])\n"
@@ -80,21 +82,21 @@ def test_a_run_sees_its_gpu_and_none_where_there_is_none(tmp_path: Path) -> None
         for n, more in ((1, ""), (2, ', "x"'))
     )
     (tmp_path / "suite.toml").write_text(f"[suite]\nretries = 0\n{rows}")
-    asked = suite_file.read_suite(tmp_path / "suite.toml")
+    suite = suite_file.read_suite(tmp_path / "suite.toml")
     gpu = f"test-{uuid.uuid4()}"
     with (
-        night.hold_night(tmp_path / "out") as output,
+        night.lock_output(tmp_path / "out") as output,
         ledger_file.open_ledger(tmp_path / "l.sqlite", is_new_ok=True) as store,
     ):
         work = night.begin_jobs(
-            asked, asked.cells, {"default": sys.executable}, {}, output, store, print
+            suite, suite.cells, {"default": sys.executable}, {}, output, store, print
         )
         with interrupts.deferred():
             local_engine.run_on_machine(
                 work, MachineResources(2, 8e9, [gpu]), lambda words: None, print
             )
         problems = [
-            json.loads((one.folder / "result.json").read_text())["problem"] for one in work.jobs
+            json.loads((job.folder / "result.json").read_text())["problem"] for job in work.jobs
         ]
     assert (tmp_path / "seen").read_text() == gpu
     assert problems == ["", "it needs 2 GPUs, and this machine has 1"]

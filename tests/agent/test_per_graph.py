@@ -1,5 +1,5 @@
-"""Each graph is compared with eager by itself: which is the first that departs, and at which
-operator.
+"""Each graph is compared with eager separately, which gives the first graph that differs and the
+operator in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..conftest import ROOT, SITE, clean_environ
+from tests.support.environments import ROOT, SITE, clean_environ
 
 PROGRAM = """
 import os
@@ -22,7 +22,7 @@ from reprokit.agent.record import journal
 
 journal.RUN_DIR = os.environ["PLACE"]
 os.makedirs(journal.RUN_DIR + "/journal", exist_ok=True)
-per_graph.GraphWatch(torch).install()
+per_graph.GraphComparer().install_hook()
 
 class Halved(torch.autograd.Function):
     @staticmethod
@@ -64,17 +64,17 @@ f(x, y)
 """
 
 
-def departs(wrong: str, place: Path) -> list[dict[str, Any]]:
-    file = place / "program.py"
+def departs(wrong: str, folder: Path) -> list[dict[str, Any]]:
+    file = folder / "program.py"
     file.write_text(PROGRAM)
-    environ = clean_environ(PLACE=str(place), WRONG=wrong, PYTHONPATH=f"{SITE}:{ROOT}")
+    environ = clean_environ(PLACE=str(folder), WRONG=wrong, PYTHONPATH=f"{SITE}:{ROOT}")
     done = subprocess.run(
         [sys.executable, file], capture_output=True, text=True, env=environ, check=False
     )
     assert done.returncode == 0, done.stderr
     rows = [
         json.loads(line)
-        for path in place.glob("journal/*.jsonl")
+        for path in folder.glob("journal/*.jsonl")
         for line in path.read_text().splitlines()
     ]
     assert not [r for r in rows if r["ev"] == "agent_problem"], rows
@@ -89,17 +89,19 @@ def departs(wrong: str, place: Path) -> list[dict[str, Any]]:
         ("backward", 2, "exp", "return x.exp() * y", "gradient of input[0]"),
     ],
 )
-def test_the_first_graph_and_the_first_operator(
+def test_the_first_graph_and_the_first_operator_are_reported(
     wrong: str, graph: int, op: str, line: str, leaf: str, tmp_path: Path
 ) -> None:
-    """Outputs, arguments that are changed, and gradients; told once, with the user's line."""
-    (found,) = departs(wrong, tmp_path)
+    """Outputs, changed arguments and gradients are compared; the first difference is reported once,
+    with the user's line.
+    """
+    (event,) = departs(wrong, tmp_path)
     number = PROGRAM.splitlines().index(f"    {line}") + 1
-    assert (found["cid"], found["op"]) == (f"{graph}/0", op), found
-    assert found["where"].endswith(f"program.py:{number} in f"), found
-    assert found["difference"]["name"].startswith(leaf.split("[")[0])
+    assert (event["cid"], event["op"]) == (f"{graph}/0", op), event
+    assert event["where"].endswith(f"program.py:{number} in f"), event
+    assert event["difference"]["name"].startswith(leaf.split("[")[0])
 
 
-def test_a_healthy_program_departs_nowhere(tmp_path: Path) -> None:
-    """No graph is accused."""
+def test_a_healthy_program_has_no_difference(tmp_path: Path) -> None:
+    """No graph is reported."""
     assert departs("nothing", tmp_path) == []

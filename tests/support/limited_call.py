@@ -1,7 +1,6 @@
-"""Call reprokit under limits of memory and processor time that begin after the start of the
-interpreter.
+"""Call reprokit with limits of memory and CPU time that begin after the start of the interpreter.
 
-Run as ``python -m tests.limited MEGABYTES SECONDS WORDS...``.
+Run as ``python -m tests.support.limited_call MEGABYTES SECONDS WORDS...``.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ def main(megabytes: str, seconds: str, *words: str) -> None:
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     used = resource.getrusage(resource.RUSAGE_SELF)
-    most_s = math.ceil(used.ru_utime + used.ru_stime + float(seconds))
-    resource.setrlimit(resource.RLIMIT_CPU, (most_s, most_s))
-    most = size + (int(megabytes) << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    max_cpu_s = math.ceil(used.ru_utime + used.ru_stime + float(seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (max_cpu_s, max_cpu_s))
+    max_bytes = size + (int(megabytes) << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
     sys.argv = ["reprokit", *words]
     command_line.main()
 

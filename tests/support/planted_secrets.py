@@ -1,4 +1,4 @@
-"""Secrets for tests, made at run time: none is in this repository, and none is anybody's."""
+"""Secrets for tests. They are made at run time: none is in this repository, and none is real."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LETTERS = string.ascii_letters + string.digits
 PRINTABLE = [ord(c) for c in string.ascii_letters + string.digits + " -_."]
 
 
-def example(pattern: str, chance: random.Random, flags: int = 0) -> str:
-    """A text in which ``pattern`` is found."""
+def make_example(pattern: str, chance: random.Random, flags: int = 0) -> str:
+    """Return a text in which ``pattern`` matches."""
     for _ in range(2_000):
         text = "".join(_parts(_parser.parse(pattern), chance, {}))
         if re.search(pattern, text, flags):
@@ -27,8 +27,8 @@ def example(pattern: str, chance: random.Random, flags: int = 0) -> str:
     raise AssertionError(f"no example of {pattern}")
 
 
-def token(shape: TokenFormat, chance: random.Random) -> tuple[str, str]:
-    """A token of a row of the tables with what must be before it, and the token alone."""
+def make_token(shape: TokenFormat, chance: random.Random) -> tuple[str, str]:
+    """Return a token of a row of the tables with the text that must precede it, and the token alone."""
     pattern = f"{shape.before}(?P<secret>{shape.pattern})"
     for _ in range(2_000):
         text = "".join(_parts(_parser.parse(pattern), chance, {}))
@@ -43,13 +43,13 @@ def token(shape: TokenFormat, chance: random.Random) -> tuple[str, str]:
 def _parts(
     tree: Iterable[tuple[object, object]], chance: random.Random, groups: dict[int, str]
 ) -> list[str]:
-    found: list[str] = []
+    texts: list[str] = []
     for op, value in tree:
-        found.append(_one(op, value, chance, groups))
-    return found
+        texts.append(_text_of(op, value, chance, groups))
+    return texts
 
 
-def _one(op: object, value: object, chance: random.Random, groups: dict[int, str]) -> str:
+def _text_of(op: object, value: object, chance: random.Random, groups: dict[int, str]) -> str:
     if op is sre.LITERAL:
         return chr(value)  # type: ignore[arg-type]
     if op is sre.NOT_LITERAL:
@@ -99,25 +99,23 @@ def _codes(items: object) -> list[int]:
     return [c for c in PRINTABLE if c not in found] if is_negated else found
 
 
-def password(chance: random.Random) -> str:
-    """A password with signs that no shell and no URL needs to escape."""
+def make_password(chance: random.Random) -> str:
+    """Return a password with punctuation that neither a shell nor a URL escapes."""
     body = "".join(chance.choice(LETTERS) for _ in range(12))
     return f"{body[:4]}{chance.choice('!*+~.')}{body[4:]}{chance.choice(string.digits)}"
 
 
-def pieces(secret: str, size: int = 8) -> set[str]:
-    """All parts of a secret that are so long; the whole of a shorter one."""
+def parts_of(secret: str, size: int = 8) -> set[str]:
+    """Return all parts of a secret of ``size`` characters, or a shorter secret as a whole."""
     return {secret[i : i + size] for i in range(max(1, len(secret) - size + 1))}
 
 
-def shows(text: str, secret: str) -> bool:
-    """Whether a text shows eight characters of a secret in a row, written as they are or
-    escaped.
-    """
+def shows_secret(text: str, secret: str) -> bool:
+    """Return whether a text shows eight characters of a secret in a row, plain or escaped."""
     plain = urllib.parse.unquote(html.unescape(text))
     plain = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), plain)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", plain)
-    return any(piece in one for one in (text, plain) for piece in pieces(secret))
+    return any(piece in form for form in (text, plain) for piece in parts_of(secret))
 
 
 CHANNELS: dict[str, Callable[[str], str]] = {
@@ -150,4 +148,4 @@ CHANNELS: dict[str, Callable[[str], str]] = {
     "a word before it": lambda t: f"my_{t}",
     "UTF-16": lambda t: t.encode("utf-16-le").decode("latin-1"),
 }
-"""How a text reaches a file that is packed."""
+"""The forms in which a text reaches a file that is packed."""

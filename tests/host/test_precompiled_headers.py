@@ -1,4 +1,4 @@
-"""What is shared between runs stays whole, whoever is killed while it is written."""
+"""Files that are shared between runs stay complete, even if their writer is killed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.host.system import compiler_cache
-
-from ..conftest import clean_environ, reprokit
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
 
 HALF = b"gpcWrite" + b"\0" * 100
 WHOLE = b"gpch+014" + b"\0" * 100
@@ -19,8 +19,8 @@ WHOLE = b"gpch+014" + b"\0" * 100
 
 @pytest.fixture
 def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Torch's folder of precompiled headers, with those of a killed g++ and of one that came to its
-    end.
+    """Create torch's folder of precompiled headers with the incomplete file of a killed g++ and a
+    complete one.
     """
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = tmp_path / f"torchinductor_{getpass.getuser()}" / "precompiled_headers"
@@ -32,32 +32,33 @@ def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_half_headers_go_and_whole_ones_stay(headers: Path) -> None:
-    """Nothing else in the folder is touched."""
-    assert compiler_cache.fix_headers() == 2
+def test_incomplete_headers_are_removed_and_complete_ones_stay(headers: Path) -> None:
+    """No other file in the folder is changed."""
+    assert compiler_cache.delete_partial_headers() == 2
     assert {p.name for p in headers.iterdir()} == {"whole.h.gch", "half.h", "locks"}
-    assert compiler_cache.fix_headers() == 0
+    assert compiler_cache.delete_partial_headers() == 0
 
 
-def test_what_is_being_written_stays(headers: Path) -> None:
-    """Somebody holds torch's lock on it."""
+def test_a_header_that_is_being_written_stays(headers: Path) -> None:
+    """A process holds torch's lock on the file."""
     with (headers / "locks" / "half.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert compiler_cache.fix_headers() == 1
+        assert compiler_cache.delete_partial_headers() == 1
         assert (headers / "half.h.gch").exists()
-    assert compiler_cache.fix_headers() == 1
+    assert compiler_cache.delete_partial_headers() == 1
 
 
-def test_no_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch has compiled nothing yet."""
+def test_a_missing_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has not compiled anything yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert compiler_cache.fix_headers() == 0
+    assert compiler_cache.delete_partial_headers() == 0
 
 
 @pytest.mark.slow
-def test_a_capture_says_so_and_leaves_no_half_behind(tmp_path: Path, headers: Path) -> None:
-    """One that lay there before is told; one that is there when a target is killed at its deadline
-    goes too.
+@pytest.mark.torch
+def test_a_capture_reports_and_removes_incomplete_headers(tmp_path: Path, headers: Path) -> None:
+    """Incomplete files from before are reported, and those of a target that is killed at its
+    deadline are removed too.
     """
     target = tmp_path / "target.py"
     target.write_text(
@@ -76,5 +77,5 @@ def test_a_capture_says_so_and_leaves_no_half_behind(tmp_path: Path, headers: Pa
         tmp_path / "out",
         env=environ,
     )
-    assert done.status == 1 and "half a precompiled header" in done.err, done.err
+    assert done.status == 1 and "incomplete precompiled header" in done.err, done.err
     assert [p.name for p in headers.glob("*.gch")] == ["whole.h.gch"]

@@ -1,6 +1,4 @@
-"""Wheels that tests make for themselves, so that a real pip has something to install without a
-network.
-"""
+"""Write small wheels, which a real pip installs without a network."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ import zipfile
 from pathlib import Path
 
 
-def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
-    """A wheel of these files, as a builder would write it."""
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """Write a wheel with these files, as a build backend does."""
     info = f"{name}-{version}.dist-info"
-    everything = {
+    contents = {
         **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": (
@@ -22,7 +20,7 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
     }
     rows = []
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
-        for path, text in everything.items():
+        for path, text in contents.items():
             file.writestr(path, text)
             digest = (
                 base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())

@@ -1,4 +1,4 @@
-"""Nights made to order: results as a job leaves them, taken into a real ledger."""
+"""Make up the results of nightly jobs, and add them to a real ledger."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from reprokit.host.nightly.jobs import schema
 from reprokit.host.nightly.ledger import add_result, bugs, ledger_file
 from reprokit.host.nightly.ledger.database import Ledger
 
@@ -15,14 +16,14 @@ def new_ledger(folder: Path) -> Ledger:
 
 
 def healthy(compile_s: float = 10.0, peak: float = 1e9, **phases: float) -> dict[str, Any]:
-    """One capture that ended well."""
+    """Return the attempt of a capture without a failure."""
     return attempt(
         "ok", "", compile_s=compile_s, peak_rss_bytes=peak, phases=phases or {"codegen": compile_s}
     )
 
 
 def failing(what: str, kind: str = "exception", **more: Any) -> dict[str, Any]:
-    """One capture that failed of ``what``."""
+    """Return the attempt of a capture that failed with the message ``what``."""
     frames = more.pop("frames", [f"torch/_inductor/{what}.py:f", "torch/_inductor/graph.py:run"])
     traits = {"kind": kind, "phase": "codegen", "message": what, "frames": frames, **more}
     return attempt(kind, f"{kind}: codegen | {what}", traits=traits)
@@ -51,11 +52,12 @@ def attempt(kind: str, title: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def result(
+def cell_result(
     *attempts: dict[str, Any], expect: tuple[str, ...] = ("ok",), **more: Any
 ) -> dict[str, Any]:
     return {
         "schema": 1,
+        "key": "k",
         "expect": [*expect],
         "attempts": [*attempts],
         "seconds": 2.0,
@@ -65,23 +67,29 @@ def result(
     }
 
 
-def night(store: Ledger, **cells: dict[str, Any]) -> int:
-    """One whole night: a result for each target."""
-    place = len(store.all("SELECT id FROM night")) + 1
+def add_cell_result(store: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
+    """Add a result to the ledger, converted by the schema as the result of a job is."""
+    struct = schema.convert_to_struct(result, schema.JobResult)
+    return add_result.add_result(store, night, cell, struct, str(result["folder"]))
+
+
+def add_night(store: Ledger, **cells: dict[str, Any]) -> int:
+    """Add a whole nightly run with a result for each target, and return its number."""
+    index = len(store.fetch_all("SELECT id FROM night")) + 1
     number = ledger_file.begin_night(
-        store, f"uid {place}", f"2026-11-{place:03d}", "main", len(cells), 1e9 + place
+        store, f"uid {index}", f"2026-11-{index:03d}", "main", len(cells), 1e9 + index
     )
-    for target, told in cells.items():
-        with store.change():
+    for target, answer in cells.items():
+        with store.transaction():
             cell = ledger_file.cell_id(store, target, target, {"environment": "here"}, [])
-        assert add_result.add_result(store, number, cell, told)
+        assert add_cell_result(store, number, cell, answer)
     bugs.close_night(store, number, "done")
     return number
 
 
-def status(store: Ledger, what: str) -> str:
-    """The status of the bug whose title ends so."""
-    row = store.one(
+def bug_status(store: Ledger, what: str) -> str:
+    """Return the status of the bug whose title ends with ``what``."""
+    row = store.fetch_one(
         "SELECT b.status FROM bug b JOIN signature s ON s.bug = b.id WHERE s.title LIKE ?",
         f"%{what}",
     )

@@ -1,15 +1,15 @@
-"""The comparison of what a candidate did with what is looked for."""
+"""The failure of a candidate is compared with the failure that is searched for."""
 
 import pytest
 
 from reprokit.core.judge import same_failure
-from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.finding import Signature, Verdict, identity_of_title
 
 CRASH = Verdict("crash", "kernel-run", "SIGABRT", "It died.")
 
 
 def signature(title: str) -> Signature:
-    return Signature(title, title, 4)
+    return Signature(title, title, 4, parts=identity_of_title(title))
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,19 @@ def signature(title: str) -> Signature:
         ("SIGABRT", "SIGABRT in torch/_inductor/graph.py:run", same_failure.OTHER),
     ],
 )
-def test_an_abort_that_two_threads_race_for_is_one_failure(
-    wanted: str, found: str, answer: str
-) -> None:
-    """The runtime tells the message or, when the second thread was quick, the type alone; other
-    messages are others.
+def test_an_abort_of_two_threads_is_one_failure(wanted: str, found: str, answer: str) -> None:
+    """The runtime prints the message or, when a second thread is faster, only the type; a different
+    message is a different failure.
     """
-    one, two = signature(f"crash: kernel-run | {wanted}"), signature(f"crash: kernel-run | {found}")
-    assert same_failure.compare_failures(one, CRASH, two) == answer
+    wanted_signature, found_signature = (
+        signature(f"crash: kernel-run | {wanted}"),
+        signature(f"crash: kernel-run | {found}"),
+    )
+    assert same_failure.compare_failures(wanted_signature, CRASH, found_signature) == answer
 
 
 def test_only_a_crash_may_lack_its_message() -> None:
-    """A KeyError without a message is not the one that has one."""
+    """A KeyError without a message is not the same as a KeyError with one."""
     short, long = (
         signature("exception: codegen | KeyError"),
         signature("exception: codegen | KeyError: 'buf'"),
@@ -77,10 +78,10 @@ WRONG = Verdict("wrong-result", None, "inf", "It differs.")
         ("inductor | numbers", "no phase | numbers of the backward", same_failure.OTHER),
     ],
 )
-def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(
-    wanted: str, found: str, answer: str
-) -> None:
-    """What is known of both must agree: the family, the part of the compiler, the operator."""
+def test_a_candidate_without_a_phase_can_match(wanted: str, found: str, answer: str) -> None:
+    """Facts that are known of both must agree: the family, the part of the compiler, the
+    operator.
+    """
     assert (
         same_failure.compare_failures(
             signature(f"wrong-result: {wanted}"), WRONG, signature(f"wrong-result: {found}")
@@ -102,13 +103,20 @@ def test_a_candidate_need_not_know_where_in_the_compiler_it_begins(
         ("inductor | numbers", "inductor | dtype", False),
     ],
 )
-def test_a_proof_knows_where_wrong_results_begin(wanted: str, found: str, is_alike: bool) -> None:
-    """The phase and the operator that were signed; one that is not known is not asked for."""
-    one, two = signature(f"wrong-result: {wanted}"), signature(f"wrong-result: {found}")
-    assert same_failure.begins_alike(one, two) is is_alike
-    assert same_failure.is_located(one) and same_failure.is_located(two) is (
-        "no phase" not in found
+def test_a_proof_compares_where_wrong_results_begin(
+    wanted: str, found: str, is_alike: bool
+) -> None:
+    """The phase and the operator must equal those of the signature; an unknown one is not
+    compared.
+    """
+    wanted_signature, found_signature = (
+        signature(f"wrong-result: {wanted}"),
+        signature(f"wrong-result: {found}"),
     )
+    assert same_failure.begins_alike(wanted_signature, found_signature) is is_alike
+    assert same_failure.is_located(wanted_signature) and same_failure.is_located(
+        found_signature
+    ) is ("no phase" not in found)
 
 
 SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
@@ -135,8 +143,8 @@ SLOW = Verdict("slow-compile", "codegen", "python-loop", "It goes on.")
         ("superlinear-compile: codegen | power", "slow-compile: codegen", same_failure.OTHER),
     ],
 )
-def test_what_costs_time_is_known_by_its_part_of_the_compiler(
+def test_a_slow_compile_is_identified_by_the_part_of_the_compiler(
     wanted: str, found: str, answer: str
 ) -> None:
-    """Which phase a deadline meets, and which law a few sizes follow, is chance."""
+    """The phase at a deadline and the law of a few sizes depend on chance."""
     assert same_failure.compare_failures(signature(wanted), SLOW, signature(found)) == answer

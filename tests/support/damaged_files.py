@@ -1,8 +1,7 @@
-"""Change packs and run directories as a stranger might, read them with each command, and require
-one clear line.
+"""Damage packs and run directories, read them with each command, and require one clear line.
 
-Run as ``python -m tests.hostile packs|runs PLACE FIRST COUNT``: one process reads many; it prints
-what broke, and ends with 1.
+Run as ``python -m tests.support.damaged_files packs|runs FOLDER FIRST COUNT``: one process reads
+many. If a command fails otherwise, the process prints the failure and exits with 1.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 from reprokit.cli import main as command_line
 from reprokit.host.pack import reader, tar_format
 
-MARK = "the place of a raw text"
+RAW_MARK = "replaced by a raw text"
 HOSTILE: tuple[Any, ...] = (
     None,
     True,
@@ -73,7 +72,7 @@ RAW = (
     "01",
     "'x'",
 )
-"""What a JSON writer does not write."""
+"""Texts that no JSON writer writes."""
 WHOLE = (
     b"",
     b"null",
@@ -99,20 +98,20 @@ CONTROL = {
 }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of each value in a JSON value."""
+def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value in a JSON value."""
     yield path
     if isinstance(value, (dict, list)):
         for key in value if isinstance(value, dict) else range(len(value)):
-            yield from places(value[key], (*path, key))
+            yield from paths_in(value[key], (*path, key))
 
 
-def changed(data: bytes, chance: random.Random) -> bytes:
-    """A JSON text with one value in it changed or gone; or another text."""
+def change_json(data: bytes, chance: random.Random) -> bytes:
+    """Return a JSON text with one value changed or removed, or a text that is not JSON."""
     if chance.random() < 0.1:
         return chance.choice(WHOLE)
     value = json.loads(data)
-    paths = [p for p in places(value) if p]
+    paths = [p for p in paths_in(value) if p]
     if not paths:
         return chance.choice(WHOLE)
     *parents, last = chance.choice(paths)
@@ -122,19 +121,19 @@ def changed(data: bytes, chance: random.Random) -> bytes:
     if isinstance(holder, dict) and chance.random() < 0.2:
         del holder[last]
     else:
-        holder[last] = chance.choice((*HOSTILE, *[MARK] * len(RAW)))
-    return json.dumps(value).replace(f'"{MARK}"', chance.choice(RAW)).encode()
+        holder[last] = chance.choice((*HOSTILE, *[RAW_MARK] * len(RAW)))
+    return json.dumps(value).replace(f'"{RAW_MARK}"', chance.choice(RAW)).encode()
 
 
-def packed(files: dict[str, bytes]) -> bytes:
-    """A pack whose manifest agrees with it."""
+def build_pack(files: dict[str, bytes]) -> bytes:
+    """Return a pack whose manifest matches its files."""
     rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
     manifest = json.dumps({"schema": 1, "made_by": "a stranger", "files": rows}).encode()
     return tar_format.build_tar([("manifest.json", manifest), *files.items()])
 
 
-def call(*words: str) -> tuple[int, str, str]:
-    """Call reprokit in this process; gives its exit code and what it printed."""
+def call_reprokit(*words: str) -> tuple[int, str, str]:
+    """Call reprokit in this process. Return its exit code, standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()
     before, sys.argv = sys.argv, ["reprokit", *words]
     status: Any = 0
@@ -148,28 +147,28 @@ def call(*words: str) -> tuple[int, str, str]:
     return int(status or 0), out.getvalue(), err.getvalue()
 
 
-def check(words: tuple[str, ...], allowed: tuple[int, ...] = (0, 1, 2)) -> None:
-    """Call reprokit, and require an answer, or one clear line, after a line about what a ledger
-    held.
+def check_call(words: tuple[str, ...], allowed: tuple[int, ...] = (0, 1, 2)) -> None:
+    """Call reprokit, and require an answer or one clear line. A line about refused rows of a ledger
+    may be before it.
     """
-    status, out, err = call(*words)
+    status, out, err = call_reprokit(*words)
     assert status in allowed, (status, err)
     assert "Traceback" not in err and "defect of reprokit" not in err, err
     assert not (CONTROL - {"\n", "\t"}) & set(out + err), "a control character"
     if status == 2:
-        *before, said = err.splitlines()
-        assert said.startswith("reprokit: ") and len(err) < 1_200, err
+        *before, message = err.splitlines()
+        assert message.startswith("reprokit: ") and len(err) < 1_200, err
         assert not before or (len(before) == 1 and before[0].startswith("reprokit: refused ")), err
 
 
-def read_pack(base: Path, number: int, folder: Path) -> None:
-    """Change one JSON file of a pack, and read it with each command."""
+def damage_pack(base: Path, number: int, folder: Path) -> None:
+    """Change one JSON file of a pack, and read the pack with each command."""
     chance = random.Random(number)
     files = {n: d for n, d in reader.read_pack(base).files.items() if n != "manifest.json"}
     name = chance.choice([n for n in sorted(files) if n.endswith(".json")])
-    files[name] = changed(files[name], chance)
+    files[name] = change_json(files[name], chance)
     pack = folder / "p.tar.gz"
-    pack.write_bytes(packed(files))
+    pack.write_bytes(build_pack(files))
     for words in (
         ("show",),
         ("show", "--json"),
@@ -177,7 +176,7 @@ def read_pack(base: Path, number: int, folder: Path) -> None:
         ("issue", "--json"),
         ("show", "--file", name),
     ):
-        check((words[0], str(pack), *words[1:]))
+        check_call((words[0], str(pack), *words[1:]))
     for words in (
         ("replay",),
         ("minimize",),
@@ -185,12 +184,12 @@ def read_pack(base: Path, number: int, folder: Path) -> None:
         ("workarounds",),
         ("bisect", "--good", "2.9.0", "--bad", "2.10.0"),
     ):
-        check((words[0], str(pack), "--python", "/no/such/python", *words[1:]))
-    _prepare(pack, folder)
+        check_call((words[0], str(pack), "--python", "/no/such/python", *words[1:]))
+    _prepare_minimization(pack, folder)
 
 
-def _prepare(pack: Path, folder: Path) -> None:
-    """What the commands that run programs do before they ask whether they may."""
+def _prepare_minimization(pack: Path, folder: Path) -> None:
+    """Do what a command that runs programs does before it asks for permission."""
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
@@ -198,25 +197,25 @@ def _prepare(pack: Path, folder: Path) -> None:
 
     with contextlib.suppress(BadInput):
         opened = reopen.open_pack(pack)
-        run = run_directory.create_run(folder / "out", f"minimize-{opened.verdict.kind}")
+        run = run_directory.create_run_directory(folder / "out", f"minimize-{opened.verdict.kind}")
         case = reopen.case_of_pack(opened, run, sys.executable)
-        reopen.what_would_run(case)
-        minimization.limits_of(case).eased()
-        run.release()
+        reopen.programs_to_run(case)
+        minimization.probe_limits_of(case).relaxed()
+        run.release_lock()
 
 
-def read_run(base: Path, number: int, folder: Path) -> None:
-    """Change one JSON file of a run directory, or make a folder of a file, and pack it again."""
+def damage_run(base: Path, number: int, folder: Path) -> None:
+    """Change one JSON file of a run directory, or replace a file by a folder, and pack it again."""
     chance = random.Random(number)
     run = folder / "run-001"
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(base, run, ignore=shutil.ignore_patterns("warm", "pack"))
-    found = sorted(
+    paths = sorted(
         p
         for p in run.rglob("*")
         if p.suffix in (".json", ".jsonl", ".private", ".csv") and p.is_file()
     )
-    path = chance.choice(found)
+    path = chance.choice(paths)
     how = chance.random()
     if how < 0.1:
         path.unlink()
@@ -228,33 +227,34 @@ def read_run(base: Path, number: int, folder: Path) -> None:
         path.write_bytes(chance.choice(WHOLE))
     elif path.suffix == ".jsonl":
         rows = path.read_bytes().splitlines()
-        place = chance.randrange(len(rows))
-        rows[place] = changed(rows[place], chance)
+        index = chance.randrange(len(rows))
+        rows[index] = change_json(rows[index], chance)
         path.write_bytes(b"\n".join(rows) + b"\n")
     else:
-        path.write_bytes(changed(path.read_bytes(), chance))
-    told = {
+        path.write_bytes(change_json(path.read_bytes(), chance))
+    # For a finished run, reprokit does not query the interpreter.
+    fields = {
         "ended": 1.0,
         "is_interrupted": True,
-    }  # so that nobody asks the interpreter about itself
+    }
     with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
         (run / "run.json").write_text(
-            json.dumps({**json.loads((run / "run.json").read_text()), **told})
+            json.dumps({**json.loads((run / "run.json").read_text()), **fields})
         )
-    check(("pack", str(run), "--json"), (0, 1, 2, 3, 130))
-    check(("show", str(run)), (0, 1, 2))
+    check_call(("pack", str(run), "--json"), (0, 1, 2, 3, 130))
+    check_call(("show", str(run)), (0, 1, 2))
 
 
-def main(what: str, place: str, first: str, count: str) -> int:
-    """Read ``count`` changed packs or run directories."""
-    read: Callable[[Path, int, Path], None] = {"packs": read_pack, "runs": read_run}[what]
+def main(what: str, base: str, first: str, count: str) -> int:
+    """Read ``count`` damaged packs or run directories."""
+    read: Callable[[Path, int, Path], None] = {"packs": damage_pack, "runs": damage_run}[what]
     for number in range(int(first), int(first) + int(count)):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                read(Path(place), number, Path(folder))
+                read(Path(base), number, Path(folder))
             except BaseException:
                 traceback.print_exc()
-                print(f"broken by number {number}", file=sys.stderr)
+                print(f"failed with number {number}", file=sys.stderr)
                 return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""What a reduction begins with, from what a run directory holds."""
+"""The starting points of a reduction are derived from a run directory."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ def tensor(*shape: int, dtype: str = "torch.float32") -> dict[str, object]:
     }
 
 
-def begun(run: Path, data: object = None, source: str = "") -> list[starting_points.StartingPoint]:
-    """The starts of a run whose one graph was not done."""
+def starts_of(
+    run: Path, data: object = None, source: str = ""
+) -> list[starting_points.StartingPoint]:
+    """Return the starting points of a run whose one graph was not compiled to its end."""
     folder = run / "graphs" / "0001"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "graph.py").write_text(SOURCE)
@@ -49,28 +51,28 @@ def begun(run: Path, data: object = None, source: str = "") -> list[starting_poi
     record = GraphRecord(
         number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False
     )
-    return starting_points.find_starts(
+    return starting_points.find_starting_points(
         Observation(graphs=(record,)), run, source, is_training=False, is_fake=False
     )
 
 
-def test_what_hangs_on_an_operator_of_the_user_is_left_out(tmp_path: Path) -> None:
-    """No text can define the operator; a tuple from it can be no input, and what was read from that
-    can.
+def test_nodes_that_depend_on_a_custom_operator_are_left_out(tmp_path: Path) -> None:
+    """The operator cannot be defined in text: a tuple from it cannot be an input, and a tensor that
+    is read from the tuple can.
     """
-    (start,) = begun(tmp_path)
-    assert "mine" not in start.text and "torch.sin(" in start.text and start.places == (2, 3)
+    (start,) = starts_of(tmp_path)
+    assert "mine" not in start.text and "torch.sin(" in start.text and start.units == (2, 3)
 
 
-def test_values_come_last_and_only_as_a_second_try(tmp_path: Path) -> None:
-    """First drawn inputs, then the source, then what stood in small inputs."""
-    found = begun(tmp_path, {"l_i_": [3, 1]}, "import torch\ntorch.compile(f)(x)\n")
-    assert [start.level for start in found] == ["dynamo", "source", "values"]
-    assert "torch.tensor([3, 1])" in found[2].text and "torch.tensor(" not in found[0].text
-    assert found[2].data == {"l_i_": [3, 1]} and found[2].graph == found[0].graph
+def test_recorded_values_are_the_last_start(tmp_path: Path) -> None:
+    """Random inputs come first, then the source, and then the recorded values of small inputs."""
+    starts = starts_of(tmp_path, {"l_i_": [3, 1]}, "import torch\ntorch.compile(f)(x)\n")
+    assert [start.level for start in starts] == ["dynamo", "source", "values"]
+    assert "torch.tensor([3, 1])" in starts[2].text and "torch.tensor(" not in starts[0].text
+    assert starts[2].data == {"l_i_": [3, 1]} and starts[2].graph == starts[0].graph
 
 
-def test_values_from_a_stranger_are_numbers_or_nothing(tmp_path: Path) -> None:
-    """They become program text."""
-    found = begun(tmp_path, {"l_i_": ["__import__('os').system('x')", 1]})
-    assert [start.level for start in found] == ["dynamo"]
+def test_recorded_values_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    """The values become program text, so only numbers are accepted."""
+    starts = starts_of(tmp_path, {"l_i_": ["__import__('os').system('x')", 1]})
+    assert [start.level for start in starts] == ["dynamo"]

@@ -1,4 +1,4 @@
-"""The stall clock: what is progress, and whose time it counts."""
+"""The stall clock counts the time without progress that the target was able to use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reprokit.core.shared.contract.journal_format import Now, encode_event, enco
 from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
 from reprokit.host.watch.journal_tail import JournalFollower
-from reprokit.host.watch.watchdog import MOST_TICK_S, Watchdog
+from reprokit.host.watch.watchdog import MAX_TICK_S, Watchdog
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def run_path(tmp_path: Path) -> Path:
 
 
 class Clock:
-    """Time that moves when told; every tick takes a sample."""
+    """A clock that moves only on request; each tick takes a sample."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -39,33 +39,33 @@ class Clock:
 
 def journal(run_path: Path, **event: Any) -> None:
     row = {"t": 0.0, "pid": os.getpid(), "tid": os.getpid(), **event}
-    told = event_from_json(row)
-    assert told is not None
+    parsed = event_from_json(row)
+    assert parsed is not None
     with (run_path / "journal" / f"{os.getpid()}.jsonl").open("ab") as file:
-        file.write(encode_event(told))
+        file.write(encode_event(parsed))
 
 
-def make(
+def make_watchdog(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, served: float = 1.0, want: float = 0.0
 ) -> Watchdog:
-    """A lookout on this very process, whose use of processors is as told."""
-    monkeypatch.setattr(sampler.Sampler, "served", lambda self: served)
-    monkeypatch.setattr(sampler.Sampler, "want", lambda self, pid: want)
-    monkeypatch.setattr(watchdog.Watchdog, "_moved", lambda self, teller: [])
+    """Return a watchdog on this process with the given use of CPUs."""
+    monkeypatch.setattr(sampler.Sampler, "received_cpu_share", lambda self: served)
+    monkeypatch.setattr(sampler.Sampler, "requested_cpu_share", lambda self, pid: want)
+    monkeypatch.setattr(watchdog.Watchdog, "_progress_in_stacks", lambda self, follower: [])
     return Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
 
 
 def advance(watcher: Watchdog, clock: Clock, seconds: float) -> None:
     clock.now += seconds
-    watcher.tick()
+    watcher.check_progress()
 
 
 def test_events_and_lines_are_progress_and_silence_is_not(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Quiet seconds add up until something advances."""
+    """Quiet seconds add up until the target makes progress."""
     clock = Clock(monkeypatch)
-    watcher = make(run_path, monkeypatch)
+    watcher = make_watchdog(run_path, monkeypatch)
     journal(run_path, ev="begin", name="GraphLowering.run")
     advance(watcher, clock, 1)
     assert watcher.quiet_s == 0
@@ -77,10 +77,12 @@ def test_events_and_lines_are_progress_and_silence_is_not(
     assert watcher.quiet_s == 0 and watcher.last_progress == "node add_3"
 
 
-def test_a_starved_target_is_given_time(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a sixth of the processor it wants, a minute of the clock is ten seconds of it."""
+def test_a_target_without_cpu_time_gets_more_time(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sixth of the CPU time that it wants, a minute of the clock counts as ten seconds."""
     clock = Clock(monkeypatch)
-    watcher = make(run_path, monkeypatch, served=1 / 6)
+    watcher = make_watchdog(run_path, monkeypatch, served=1 / 6)
     journal(run_path, ev="begin", name="GraphLowering.run")
     advance(watcher, clock, 1)
     for _ in range(40):
@@ -88,24 +90,26 @@ def test_a_starved_target_is_given_time(run_path: Path, monkeypatch: pytest.Monk
     assert watcher.quiet_s == pytest.approx(10.0)
 
 
-def test_a_watchdog_that_slept_saw_nothing(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suspended machine, a stopped watchdog, a jump of the clock: an hour counts as two
+def test_time_in_which_the_watchdog_slept_does_not_count(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a suspended machine, a stopped watchdog or a jump of the clock, an hour counts as two
     seconds.
     """
     clock = Clock(monkeypatch)
-    watcher = make(run_path, monkeypatch)
+    watcher = make_watchdog(run_path, monkeypatch)
     journal(run_path, ev="begin", name="GraphLowering.run")
     advance(watcher, clock, 1)
     advance(watcher, clock, 3600)
-    assert watcher.quiet_s <= MOST_TICK_S
+    assert watcher.quiet_s <= MAX_TICK_S
 
 
-def test_a_line_beyond_its_budget_is_no_progress(
+def test_a_line_beyond_its_budget_is_not_progress(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dynamo may trace the same line for ever; that is no advance."""
+    """Dynamo may trace the same line endlessly, which is not progress."""
     clock = Clock(monkeypatch)
-    watcher = make(run_path, monkeypatch)
+    watcher = make_watchdog(run_path, monkeypatch)
     journal(run_path, ev="begin", name="bytecode_tracing")
     now = run_path / "journal" / f"{os.getpid()}.now"
     for repeats in (50, 99, 100):
@@ -118,12 +122,12 @@ def test_a_line_beyond_its_budget_is_no_progress(
     assert watcher.quiet_s == pytest.approx(4.5)
 
 
-def test_outside_of_the_compiler_a_busy_program_is_no_stall(
+def test_a_busy_program_outside_the_compiler_is_not_a_stall(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training journals nothing; inside the compiler a processor at work alone is no progress."""
+    """Training writes no events; inside the compiler, a busy CPU alone is not progress."""
     clock = Clock(monkeypatch)
-    watcher = make(run_path, monkeypatch, want=1.0)
+    watcher = make_watchdog(run_path, monkeypatch, want=1.0)
     for _ in range(5):
         advance(watcher, clock, 1.5)
     assert watcher.quiet_s == 0
@@ -133,33 +137,35 @@ def test_outside_of_the_compiler_a_busy_program_is_no_stall(
     assert watcher.quiet_s == pytest.approx(4.5)
 
 
-def test_a_journal_cut_anywhere_is_followed(run_path: Path) -> None:
-    """Half a line is read when its other half has come."""
+def test_an_incomplete_journal_is_followed(run_path: Path) -> None:
+    """An incomplete line is read when its rest has arrived."""
     follower = JournalFollower(run_path / "journal", 100)
     line = encode_event(Begin(t=1.0, pid=7, tid=7, name="dynamo"))
     path = run_path / "journal" / "7.jsonl"
     path.write_bytes(line[:20])
-    assert follower.look() == []
+    assert follower.read_news() == []
     path.write_bytes(line)
-    assert follower.look() == ["begin dynamo"]
-    assert follower.teller(1).open_events == ("dynamo",)
+    assert follower.read_news() == ["begin dynamo"]
+    assert follower.find_main_process(1).open_events == ("dynamo",)
     (run_path / "journal" / "notes.txt").write_text("not ours")
-    assert follower.look() == []
+    assert follower.read_news() == []
 
 
-def test_days_of_training_do_not_pile_up(run_path: Path) -> None:
-    """What is open is remembered; what was closed is forgotten."""
+def test_days_of_training_do_not_use_more_memory(run_path: Path) -> None:
+    """Open events are kept, and closed events are forgotten."""
     follower = JournalFollower(run_path / "journal", 100)
     rows: list[Event] = [Begin(t=1.0, tid=7, name="dynamo")]
     rows += [kind(t=1.0, tid=7, name="pass") for _ in range(9000) for kind in (Begin, End)]
     (run_path / "journal" / "7.jsonl").write_bytes(b"".join(encode_event(r) for r in rows))
-    follower.look()
-    assert follower.teller(1).open_events == ("dynamo",)
+    follower.read_news()
+    assert follower.find_main_process(1).open_events == ("dynamo",)
     assert sum(map(len, follower._kept.values())) < 3000
 
 
 def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
-    """From /proc of a real child: the call, the descriptor, who else has it open."""
+    """The call, the descriptor and the other processes that have it open are read from /proc of a
+    real child.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -169,48 +175,48 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
     os.close(read_end)
     try:
         for _ in range(200):
-            name, args = blocked_on.system_call(child, child)
+            name, args = blocked_on.current_system_call(child, child)
             if name == "read":
                 break
             time.sleep(0.01)
         assert name == "read"
-        told, pid = blocked_on.DescriptorLinks().target(child, name, args)
-        assert pid == 0 and "a pipe" in told
+        description, pid = blocked_on.DescriptorLinks().describe_wait(child, name, args)
+        assert pid == 0 and "a pipe" in description
     finally:
         os.close(write_end)
         os.waitpid(child, 0)
 
 
-def test_a_proc_that_cannot_be_read_costs_only_the_answer(
+def test_an_unreadable_proc_only_makes_the_cause_unknown(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No /proc, no guess: the dumps are there, the cause is unknown and says why."""
+    """Without /proc the dumps exist, and the cause is unknown, with the reason."""
     watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
     journal(run_path, ev="process", can_dump=False)
-    watcher.tick()
+    watcher.check_progress()
     monkeypatch.setattr(blocked_on, "read_proc_file", lambda path: "")
-    monkeypatch.setattr(hang_evidence, "GAP_S", 0.01)
-    taken = watcher.take()
+    monkeypatch.setattr(hang_evidence, "ROUND_GAP_S", 0.01)
+    taken = watcher.gather_final_evidence()
     assert taken.dumps and not taken.evidence.processes
     seen = Observation(main_pid=os.getpid(), dumps=taken.dumps, evidence=taken.evidence)
     assert diagnose_hang(seen).name == "unknown"
     watcher.close()
 
 
-def test_a_watchdog_that_stumbles_goes_on_and_says_so(
+def test_a_watchdog_with_a_defect_continues_and_reports_it(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect of ours ends neither the run nor the dumps, and is told."""
+    """A defect of reprokit stops neither the run nor the dumps, and is reported."""
     watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
-    monkeypatch.setattr(watcher.follower, "look", lambda: 1 / 0)
-    watcher.tick()
-    taken = watcher.take()
+    monkeypatch.setattr(watcher.follower, "read_news", lambda: 1 / 0)
+    watcher.check_progress()
+    taken = watcher.gather_final_evidence()
     assert any("ZeroDivisionError" in p for p in taken.problems)
     watcher.close()
 
 
-def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
-    """A pipe that nobody writes to, a link to endless zeros, odd names: skipped."""
+def test_odd_files_in_the_journal_folder_do_not_block(run_path: Path) -> None:
+    """A pipe without a writer, a link to endless zeros and odd names are skipped."""
     folder = run_path / "journal"
     os.mkfifo(folder / "7.jsonl")
     os.mkfifo(folder / "7.now")
@@ -218,34 +224,32 @@ def test_what_lies_in_the_journal_folder_blocks_nobody(run_path: Path) -> None:
     (folder / "9.jsonl").symlink_to("nowhere")
     (folder / "\u00b2.jsonl").write_text("{}")
     (folder / "5.jsonl").write_bytes(encode_event(Begin(name="dynamo")))
-    assert JournalFollower(folder, 100).look() == ["begin dynamo"]
+    assert JournalFollower(folder, 100).read_news() == ["begin dynamo"]
     assert set(observation_reader.read_journals(run_path).by_pid) == {5}
 
 
-def test_a_dead_process_does_not_tell_the_story(run_path: Path) -> None:
-    """A worker that died inside the compiler: its living parent is watched."""
+def test_a_dead_process_is_not_watched(run_path: Path) -> None:
+    """When a worker has died inside the compiler, its living parent is watched."""
     follower = JournalFollower(run_path / "journal", 100)
     dead = 4_000_000
     (run_path / "journal" / f"{dead}.jsonl").write_bytes(
         encode_event(Begin(name="GraphLowering.run"))
     )
     journal(run_path, ev="begin", name="stage:call-0")
-    follower.look()
-    assert follower.teller(1).pid == os.getpid()
+    follower.read_news()
+    assert follower.find_main_process(1).pid == os.getpid()
 
 
-def test_looks_and_samples_do_not_fill_the_disk(
-    run_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of days of looks every second one of the older is deleted, again and again; the newest
+def test_dumps_do_not_fill_the_disk(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After days of samples every second of the older ones is deleted repeatedly, and the newest
     stay.
     """
     dumper = stacks.StackDumper(run_path)
     monkeypatch.setattr(stacks, "_py_spy", fake_py_spy)
     for _ in range(1000):
-        dumper.round([7])
-    kept = stacks.read_dumps(run_path, most_rounds=10_000)
-    assert len(kept) <= stacks.MOST_LOOK_FILES + 1
+        dumper.dump_round([7])
+    kept = stacks.read_dumps(run_path, max_rounds=10_000)
+    assert len(kept) <= stacks.MAX_ROUNDS_ON_DISK + 1
     assert [d.number for d in kept][-20:] == list(range(981, 1001)) and kept[0].number < 200
     dumper.close()
 
@@ -257,7 +261,7 @@ def fake_py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
 
 @pytest.mark.parametrize("text", ["[1]", "{}", '[{"frames": 3}]', "", "[[]]"])
 def test_a_damaged_dump_is_left_out(text: str, run_path: Path) -> None:
-    """One bad file costs only itself."""
+    """One bad file does not affect the others."""
     (run_path / "stacks" / "1-py-spy-5.json").write_text(text)
     (run_path / "stacks" / "2-py-spy-5.json").write_text('[{"os_thread_id": 5, "frames": []}]')
     assert [d.number for d in stacks.read_dumps(run_path)] == [2]
@@ -266,7 +270,7 @@ def test_a_damaged_dump_is_left_out(text: str, run_path: Path) -> None:
 def test_a_process_with_half_a_character_in_its_name_is_sampled(
     tmp_path: Path, run_path: Path
 ) -> None:
-    """The kernel cuts names at 15 bytes, characters or not."""
+    """The kernel truncates names at 15 bytes, even inside a character."""
     program = (
         tmp_path / "\u043f\u0440\u043e\u0433\u0440\u0430\u043c\u043c\u0430-\u0442\u0435\u0441\u0442"
     )
@@ -274,7 +278,7 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(
     child = subprocess.Popen([program, "100"])
     try:
         watcher = sampler.Sampler(run_path / "samples.csv", child.pid)
-        assert watcher.tick()
+        assert watcher.sample_if_due()
         watcher.close()
         assert str(child.pid) in (run_path / "samples.csv").read_text()
     finally:
@@ -282,19 +286,25 @@ def test_a_process_with_half_a_character_in_its_name_is_sampled(
         child.wait()
 
 
-def test_a_process_that_no_tool_sees_is_asked_before_the_run_ends(
+def test_a_process_that_no_tool_can_read_gets_a_signal_before_the_run_ends(
     run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A child that py-spy cannot read is asked by a signal, also where the process that is
-    explained was seen.
+    """A child that py-spy cannot read gets a signal, also if the process that is explained was
+    readable.
     """
-    watcher = make(run_path, monkeypatch)
-    monkeypatch.setattr(hang_evidence.Gatherer, "unseen", property(lambda self: [4242]))
-    monkeypatch.setattr(hang_evidence.Gatherer, "loudly", lambda self, evidence, seen: evidence)
+    watcher = make_watchdog(run_path, monkeypatch)
+    monkeypatch.setattr(
+        hang_evidence.EvidenceGatherer, "pids_without_dump", property(lambda self: [4242])
+    )
+    monkeypatch.setattr(
+        hang_evidence.EvidenceGatherer, "add_native_evidence", lambda self, evidence, seen: evidence
+    )
     already: list[int] = []
     monkeypatch.setattr(
-        hang_evidence.Gatherer, "ask_all_inside", lambda self, asked: already.extend(asked)
+        hang_evidence.EvidenceGatherer,
+        "dump_rest_by_signal",
+        lambda self, pids: already.extend(pids),
     )
-    assert watcher.conclude() is not None
+    assert watcher.gather_stall_evidence() is not None
     assert already == []
     watcher.close()

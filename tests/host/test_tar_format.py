@@ -1,5 +1,5 @@
-"""The strict reader takes what our writers make, of this version and of earlier ones, and nothing
-else.
+"""The strict reader accepts tarballs of our writers, of this version and of earlier ones, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ QUICK = settings(
 
 
 def whole(files: dict[str, bytes]) -> dict[str, bytes]:
-    """``files`` with a manifest that agrees with them."""
+    """Return ``files`` with a manifest that matches them."""
     rows = {n: {"size": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in files.items()}
     return {"manifest.json": json.dumps({"schema": 1, "files": rows}).encode(), **files}
 
 
 def by_tarfile(path: Path, files: dict[str, bytes], form: int, **more: Any) -> Path:
-    """A tarball as the writer of earlier versions made it, with ``form`` pax."""
+    """Write a tarball as the writer of earlier versions did, with ``form`` pax."""
     with tarfile.open(path, "w:gz", format=form) as tar:
         for name, data in files.items():
             info = tarfile.TarInfo(name)
@@ -52,16 +52,17 @@ def by_tarfile(path: Path, files: dict[str, bytes], form: int, **more: Any) -> P
 
 @QUICK
 @given(files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
-def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> None:
-    """Whatever a target calls its files, their names become ones that a pack takes, and none is
+def test_a_written_pack_can_be_read(files: dict[str, bytes], tmp_path: Path) -> None:
+    """Whatever file names a target uses, they become names that a pack accepts, and no file is
     lost.
     """
-    canonical = {tar_format.canonical_header(name): data for name, data in files.items()}
+    canonical = {tar_format.canonical_name(name): data for name, data in files.items()}
     assert len(canonical) == len(files)
     assert all(
-        tar_format.is_safe(n) and n.isascii() and len(n) <= tar_format.MOST_NAME for n in canonical
+        tar_format.is_safe_name(n) and n.isascii() and len(n) <= tar_format.MAX_NAME_CHARS
+        for n in canonical
     )
-    assert all(tar_format.canonical_header(n) == n for n in canonical)
+    assert all(tar_format.canonical_name(n) == n for n in canonical)
     if (
         any(a != b and b.startswith(f"{a}/") for a in canonical for b in canonical)
         or "manifest.json" in canonical
@@ -72,7 +73,7 @@ def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> N
     assert {
         n: d for n, d in reader.read_pack(path).files.items() if n != "manifest.json"
     } == canonical
-    with tarfile.open(path) as tar:  # and other tools read it
+    with tarfile.open(path) as tar:  # and other tools can read it
         assert set(tar.getnames()) == {"manifest.json", *canonical}
 
 
@@ -87,11 +88,11 @@ def test_what_we_write_can_be_read(files: dict[str, bytes], tmp_path: Path) -> N
     ],
 )
 def test_packs_of_earlier_versions_can_be_read(name: str, tmp_path: Path) -> None:
-    """Their long names and those beyond ASCII stand in a pax header, which may hold a name and
-    nothing else.
+    """Long names and names beyond ASCII are in a pax header, which may contain a name and nothing
+    else.
     """
-    made = by_tarfile(tmp_path / "p.tar.gz", whole({name: b"x" * 700}), tarfile.PAX_FORMAT)
-    assert reader.read_pack(made).files[name] == b"x" * 700
+    tarball = by_tarfile(tmp_path / "p.tar.gz", whole({name: b"x" * 700}), tarfile.PAX_FORMAT)
+    assert reader.read_pack(tarball).files[name] == b"x" * 700
 
 
 @pytest.mark.parametrize(
@@ -106,10 +107,10 @@ def test_packs_of_earlier_versions_can_be_read(name: str, tmp_path: Path) -> Non
     ],
 )
 def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Path) -> None:
-    """GNU headers, and pax headers that say more than a name."""
-    made = by_tarfile(tmp_path / "p.tar.gz", whole({"a" * 120: b"x"}), form, **more)
+    """GNU headers, and pax headers with more than a name, are refused."""
+    tarball = by_tarfile(tmp_path / "p.tar.gz", whole({"a" * 120: b"x"}), form, **more)
     with pytest.raises(BadInput, match="refused"):
-        reader.read_pack(made)
+        reader.read_pack(tarball)
 
 
 @settings(QUICK, max_examples=300)
@@ -122,13 +123,13 @@ def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Pa
 def test_a_damaged_tarball_is_the_same_or_refused(
     edits: list[tuple[int, bytes]], cut: int | None, tmp_path: Path
 ) -> None:
-    """Any change of any bytes, headers among them, either changes nothing that is read, or is one
-    refusal.
+    """Any change of any bytes, including headers, either does not change the result or is
+    refused.
     """
     files = whole({"a.txt": b"x" * 600, "b/c.json": b"{}"})
     raw = bytearray(gzip.decompress(tar_format.build_tar(files.items())))
-    for place, data in edits:
-        raw[place : place + len(data)] = data
+    for offset, data in edits:
+        raw[offset : offset + len(data)] = data
     path = tmp_path / "p.tar.gz"
     path.write_bytes(gzip.compress(bytes(raw[:cut]), 1))
     try:
@@ -138,14 +139,14 @@ def test_a_damaged_tarball_is_the_same_or_refused(
 
 
 @settings(QUICK, max_examples=300)
-@given(place=st.integers(0, 400), data=st.binary(min_size=1, max_size=8))
+@given(offset=st.integers(0, 400), data=st.binary(min_size=1, max_size=8))
 def test_a_damaged_gzip_stream_is_the_same_or_refused(
-    place: int, data: bytes, tmp_path: Path
+    offset: int, data: bytes, tmp_path: Path
 ) -> None:
-    """The same below the compression."""
+    """A change of the compressed bytes has the same two results."""
     files = whole({"a.txt": b"x" * 600})
     raw = bytearray(tar_format.build_tar(files.items()))
-    raw[place : place + len(data)] = data
+    raw[offset : offset + len(data)] = data
     path = tmp_path / "p.tar.gz"
     path.write_bytes(raw)
     with contextlib.suppress(BadInput):
@@ -156,21 +157,21 @@ def test_a_damaged_gzip_stream_is_the_same_or_refused(
     "names",
     [("graphs/0002", "graphs/0002/a.py"), ("graphs/0002/a.py", "graphs/0002"), ("a/b/c", "a")],
 )
-def test_a_file_that_is_a_folder_too_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
-    """No folder on a disk could hold both."""
+def test_a_file_that_is_also_a_folder_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    """No folder on a disk could have both."""
     path = tmp_path / "p.tar.gz"
     path.write_bytes(tar_format.build_tar(whole(dict.fromkeys(names, b"x")).items()))
     with pytest.raises(BadInput, match="twice"):
         reader.read_pack(path)
 
 
-def test_our_own_pack_stays_within_what_is_read(
+def test_a_written_pack_stays_within_the_limits_of_the_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evidence that packs well, and a file with a name that no pack takes, end in a pack that this
-    reader reads.
+    """Evidence that compresses well and a file with an invalid name give a pack that this reader
+    reads.
     """
-    monkeypatch.setattr(writer, "MOST_UNPACKED", 3_000_000)
+    monkeypatch.setattr(writer, "MAX_UNPACKED_BYTES", 3_000_000)
     (tmp_path / "logs").mkdir()
     for number in range(5):
         (tmp_path / "logs" / f"{number}.txt").write_text("line\n" * 300_000)
@@ -178,6 +179,6 @@ def test_our_own_pack_stays_within_what_is_read(
     draft = writer.gather_files(tmp_path, Redactor(PrivateNames()))
     path = tmp_path / "p.tar.gz"
     path.write_bytes(writer.build_tarball(draft, lambda contents, trimmed, hidden: "readme"))
-    found = reader.read_pack(path)
-    assert sum(found.sizes.values()) < 4_000_000 and found.manifest["trimmed"]
-    assert b"odd" in found.files.values()
+    pack = reader.read_pack(path)
+    assert sum(pack.sizes.values()) < 4_000_000 and pack.manifest["trimmed"]
+    assert b"odd" in pack.files.values()

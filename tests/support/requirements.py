@@ -1,0 +1,87 @@
+"""The markers of what a test needs beyond Python. A test that uses it without the marker fails."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import ROOT
+
+TORCH_FOLDERS = ("tests/agent", "tests/cli")
+"""All tests below these folders have the marker torch."""
+MARKER_OF_FIXTURE = {"browser": "browser", "slurm": "slurm", "cuda_device": "gpu"}
+"""A test that uses the fixture gets the marker."""
+UNMARKED_ENVIRONMENT = {
+    "torch": {"TESTS_REFUSE_TORCH": "1"},  # see tests/site/sitecustomize.py
+    "network": dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),
+    "gpu": {"CUDA_VISIBLE_DEVICES": ""},
+}
+"""Variables of a test without the marker. Nothing listens at the port of the proxies."""
+_markers_of_running_test: set[str] = set()
+
+
+def add_markers(item: pytest.Item) -> None:
+    """Add the markers that follow from the folder and the fixtures of a test."""
+    if any(item.path.is_relative_to(ROOT / folder) for folder in TORCH_FOLDERS):
+        item.add_marker("torch")
+    for name in getattr(item, "fixturenames", ()):
+        if name in MARKER_OF_FIXTURE:
+            item.add_marker(MARKER_OF_FIXTURE[name])
+
+
+def check_imports(item: pytest.Item) -> None:
+    """Raise an error if a test without the marker torch, or its module, imports torch."""
+    function = getattr(item, "originalname", "")
+    if {"", function} & _torch_imports(item.path) and not item.get_closest_marker("torch"):
+        raise pytest.UsageError(f"{item.nodeid} imports torch and needs the marker 'torch'")
+
+
+def check_marker(marker: str) -> None:
+    """Fail the running test if it does not have the marker."""
+    if marker not in _markers_of_running_test:
+        pytest.fail(f"a test that uses this needs the marker {marker!r}")
+
+
+def set_environment(item: pytest.Item) -> None:
+    """Set the variables of the missing markers for the test and its children."""
+    _markers_of_running_test.clear()
+    _markers_of_running_test.update(marker.name for marker in item.iter_markers())
+    for marker, variables in UNMARKED_ENVIRONMENT.items():
+        for name, value in variables.items():
+            _restore(name)
+            if item.get_closest_marker(marker) is None:
+                os.environ[name] = value
+
+
+@functools.cache
+def _original(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def _restore(name: str) -> None:
+    if (value := _original(name)) is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+@functools.cache
+def _torch_imports(path: Path) -> frozenset[str]:
+    """Return the names of the functions of a file that import torch; of the file itself, ""."""
+    names = set()
+    for statement in ast.parse(path.read_text()).body:
+        is_function = isinstance(statement, ast.FunctionDef)
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module or ""]
+            else:
+                continue
+            if any(module.split(".")[0] == "torch" for module in modules):
+                names.add(statement.name if is_function else "")
+    return frozenset(names)
