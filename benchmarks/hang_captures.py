@@ -1,0 +1,88 @@
+"""Capture one program of tests/hangs/kinds.py, and compare the verdict with what is right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import uuid
+from dataclasses import dataclass
+
+import psutil
+
+from tests.hangs.kinds import EXPECTED
+
+from .harness import ROOT, MeasurementFailed, run_reprokit, two_ranks
+
+KINDS_PROGRAM = ROOT / "tests" / "hangs" / "kinds.py"
+OUTSIDE_COMPILER = ("gloo_eager", "gloo_mismatch")
+"""Kinds that wait outside the compiler. There a command's stall is reported and nothing is ended,
+unless ``--on-stall end`` is given.
+"""
+
+
+@dataclass(frozen=True)
+class HangCapture:
+    """How a capture judged one kind."""
+
+    kind: str
+    verdict: str
+    cause: str | None
+    phase: str | None
+    is_cause_right: bool
+    is_phase_right: bool
+    stacks_s: float
+    """Seconds from the decision to end the run to the first stacks."""
+    evidence_s: float
+    """Seconds from the decision to the verdict."""
+    wall_s: float
+    survivors: int
+    """Processes of the run that live after the capture."""
+    reason: str
+
+
+def capture_hang_kind(kind: str, stall_s: float, deadline_s: float) -> HangCapture:
+    """Capture one kind in a fresh process."""
+    causes, phases = EXPECTED[kind]
+    mark = uuid.uuid4().hex
+    target = [sys.executable, str(KINDS_PROGRAM), kind]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
+    if kind.startswith("gloo_"):
+        target, variables = two_ranks(target)
+        environ |= variables
+    options = ["--no-trace", "--stall", str(stall_s), "--timeout", str(deadline_s)]
+    options += ["--on-stall", "end"] if kind in OUTSIDE_COMPILER else []
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_reprokit(
+            "capture", *options, "--output-dir", folder, "--", *target, environ=environ
+        )
+        run = done.run_file("run.json")
+    if run is None:
+        raise MeasurementFailed(f"the capture of {kind} failed: {done.last_error}")
+    verdict = done.answer["verdict"]
+    return HangCapture(
+        kind,
+        verdict["kind"],
+        verdict["cause"],
+        verdict["phase"],
+        verdict["cause"] in causes,
+        verdict["phase"] in phases,
+        run["seconds_to_stacks"] or 0.0,
+        run["seconds_to_verdict"] or 0.0,
+        round(done.wall_s, 1),
+        count_survivors(mark),
+        verdict["reason"],
+    )
+
+
+def count_survivors(mark: str) -> int:
+    """Return how many living processes have the mark of a run in their environment."""
+    count = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            count += (
+                process.environ().get("HANGS_MARK") == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+    return count

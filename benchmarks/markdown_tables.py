@@ -1,0 +1,111 @@
+"""Write results as Markdown tables, and keep those of docs/benchmarks.md current.
+
+A table of the document is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is that of a
+file in benchmarks/results, without its suffix.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .harness import ROOT
+from .results import Cell, Column, Result, Row, read_result, recorded_results
+
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+WIDTH = 120
+_BLOCK = re.compile(
+    r"^<!-- table: (?P<name>[\w-]+) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE
+)
+_NAMES = {"python": "Python", "triton": "Triton"}
+
+
+def show_cell(value: Cell, digits: int | None = None) -> str:
+    """Return a cell as text; an empty text where there is no value."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and digits is not None:
+        return f"{value:,.{digits}f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return re.sub(r"\s*\n\s*", " ", str(value)).replace("|", "\\|")
+
+
+def heading_lines(columns: Sequence[Column]) -> list[str]:
+    """Return the two lines that begin a table."""
+    headings = " | ".join(column.heading for column in columns)
+    return [f"| {headings} |", "| --- " * len(columns) + "|"]
+
+
+def row_line(columns: Sequence[Column], row: Row) -> str:
+    """Return one row of a table."""
+    return "| " + " | ".join(show_cell(row.get(c.key), c.digits) for c in columns) + " |"
+
+
+def environment_line(environment: Mapping[str, str | int]) -> str:
+    """Return versions and CPU count in one line."""
+    parts = []
+    for key, value in environment.items():
+        if key == "cpu_count":
+            parts.append(f"{value} CPUs")
+        elif key == "system":
+            parts.append(str(value))
+        else:
+            parts.append(f"{_NAMES.get(key, key)} {value}")
+    return ", ".join(parts)
+
+
+def result_lines(result: Result) -> list[str]:
+    """Return the table of a result, followed by where and how it was recorded."""
+    lines = heading_lines(result.columns)
+    lines += [row_line(result.columns, row) for row in result.rows]
+    lines += ["", _provenance(result)]
+    if result.notes:
+        lines.append("")
+    for note in result.notes:
+        lines += _wrapped(note, "- ", "  ")
+    return lines
+
+
+def current_text(document: Path = DOCUMENT) -> tuple[str, list[str]]:
+    """Return the document with tables made from the recorded results, and what is wrong with it:
+    a line for each table that differs, each marker without a result, each result without a marker.
+    """
+    results, problems = recorded_results(), []
+    text = document.read_text()
+    names = [match["name"] for match in _BLOCK.finditer(text)]
+    problems += [f"the result {n} has no table in {document.name}" for n in results.keys() - names]
+
+    def fresh(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in results:
+            problems.append(f"the table {name} has no result in benchmarks/results")
+            return match[0]
+        body = "\n".join(result_lines(read_result(results[name]))) + "\n"
+        if body != match["body"]:
+            problems.append(f"the table {name} differs from its result")
+        return f"<!-- table: {name} -->\n{body}<!-- end -->"
+
+    return _BLOCK.sub(fresh, text), sorted(problems)
+
+
+def _provenance(result: Result) -> str:
+    machine = environment_line(result.environment)
+    how = "Command" if result.measurement else "Recorded by hand from"
+    date = f"Date: {result.date or 'not recorded'}."
+    return f"{f'Machine: {machine}. ' if machine else ''}{date} {how}: `{result.command}`."
+
+
+def _wrapped(text: str, first: str = "", later: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

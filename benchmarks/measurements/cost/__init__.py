@@ -1,0 +1,1 @@
+"""What reprokit costs: its start, its hooks and its watching."""

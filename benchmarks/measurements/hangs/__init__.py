@@ -1,0 +1,1 @@
+"""Whether programs that hang, compile slowly or wait get the right verdict."""

@@ -1,0 +1,1 @@
+"""Nightly runs: throughput, the ledger, and the grouping of sightings."""

@@ -1,0 +1,1 @@
+"""Whether repros are small, fail in the same way, and survive redaction."""
