@@ -50,6 +50,5 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """One benchmark: ``nox -s bench -- startup``."""
-    name, *words = session.posargs or ["startup"]
-    session.run(PYTHON, f"benchmarks/{name}.py", *words)
+    """The measurements: ``nox -s bench`` lists them, ``nox -s bench -- run startup`` runs one."""
+    session.run(PYTHON, "-m", "benchmarks", *session.posargs)
