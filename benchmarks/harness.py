@@ -158,13 +158,6 @@ def run_reprokit(
     return ReprokitResult(**vars(child), answer=answer)
 
 
-def describe_status(status: int) -> str:
-    """Return an exit status in words."""
-    if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
-    return f"exit status {status}"
-
-
 def with_json_option(words: Sequence[str | Path]) -> list[str | Path]:
     """Return the words of a command of reprokit with ``--json``, before the command of a target."""
     end = words.index("--") if "--" in words else len(words)

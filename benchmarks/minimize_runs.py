@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reprokit.core.records.process_state import describe_exit
+
 from .cases.minimization_cases import Failure
 from .harness import (
     MeasurementFailed,
     ReprokitResult,
-    describe_status,
     quiet_environ,
     run_child,
     run_reprokit,
@@ -158,7 +159,7 @@ def reduce_with_minifier(
         cwd=launcher.parent,
         limit_s=budget_s,
     )
-    remark = "the budget ended" if done.status is None else describe_status(done.status)
+    remark = "the budget ended" if done.status is None else describe_exit(done.status)
     probes = re.search(r"Made (\d+) queries", done.out + done.err)
     reduction = replace(
         reduction,

@@ -22,9 +22,10 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared.errors import BadTarget
 
-from ...harness import BadInput, describe_status, require_package, show_progress
+from ...harness import BadInput, require_package, show_progress
 from ...measurement import Measurement, positive_int, positive_seconds
 from ...results import Column, Row
 
@@ -125,7 +126,7 @@ def build_in_child(name: str) -> TypeReport:
     except ValueError:
         if is_late:
             return TypeReport(name, "took too long")
-        return TypeReport(name, "crash", describe_status(os.waitstatus_to_exitcode(status)))
+        return TypeReport(name, "crash", describe_exit(os.waitstatus_to_exitcode(status)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import describe_exit
 
 
 def judge_run(seen: Observation) -> Verdict:
@@ -209,7 +210,7 @@ def _crash(seen: Observation) -> Verdict | None:
     if name is None:
         return None
     fault = fatal_fault(seen)
-    evidence: list[str] = [f"exit status {seen.exit_status}"]
+    evidence: list[str] = [describe_exit(seen.exit_status)]
     phase: str | None = None
     if fault is not None:
         frames = fr.normalise_frames(fault.frames)
@@ -290,7 +291,7 @@ def _swallowed(seen: Observation) -> Verdict | None:
     then = (
         "continued without it"
         if seen.exit_status in (0, None)
-        else f"ended with exit status {seen.exit_status}"
+        else f"ended ({describe_exit(seen.exit_status)})"
     )
     why = (
         f"{short} left the compiler and the program {then}:"

@@ -7,6 +7,7 @@ report the value.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -175,3 +176,18 @@ def _record(kind: type[_Record], row: Mapping[str, Any]) -> _Record | None:
 def _rows(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     rows = data.get(name) or []
     return [r for r in rows if isinstance(r, dict)] if isinstance(rows, list) else []
+
+
+def describe_exit(status: int | None) -> str:
+    """Return how a process ended, such as ``killed by SIGSEGV`` or ``exit status 1``.
+
+    A negative status is a signal; None is a process that did not end by itself.
+    """
+    if status is None:
+        return "did not end by itself"
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

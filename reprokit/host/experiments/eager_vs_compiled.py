@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
@@ -49,9 +50,7 @@ def compare_with_eager(
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
         if eager.comparison is None:
-            why = eager.stderr_tail.strip().splitlines()[-1:] or [
-                f"exit status {eager.exit_status}"
-            ]
+            why = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
             missing.append(
                 Missing(
                     "comparison with eager",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,13 @@ from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.records import stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Answer, Observation
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import files, host_log
+from reprokit.host.system import files
 
 SHORT_STALL_S = 20.0
 WORKER_WAIT_S = 10
@@ -142,7 +142,7 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
         return f"it did not end within {outcome.seconds:.0f} s"
     if outcome.exit_status == 0:
         return f"it passes in {outcome.seconds:.1f} s"
-    return _describe_status(outcome.exit_status)
+    return f"it ended: {describe_exit(outcome.exit_status)}"
 
 
 def check_eager(
@@ -181,12 +181,4 @@ def _eager_detail(eager: Observation) -> str:
         root = frames.root_cause(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
         return f"{root.type}: {cuts.cut_head(line.strip(), 200)}"
-    return _describe_status(eager.exit_status)
-
-
-def _describe_status(status: int | None) -> str:
-    if status is not None and status < 0:
-        with host_log.suppress(ValueError):
-            return f"it was killed by {signal.Signals(-status).name}"
-        return f"it was killed by signal {-status}"
-    return f"it ended with exit status {status}"
+    return f"it ended: {describe_exit(eager.exit_status)}"

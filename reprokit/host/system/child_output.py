@@ -8,6 +8,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.host.system import guardian_client, host_log
@@ -73,7 +74,7 @@ def _communicate(command: list[str], timeout_s: float, environ: dict[str, str]) 
         reason = (
             cuts.cut_head(errors[-1], 300)
             if errors
-            else f"exit status {child.returncode} without an error message"
+            else f"{describe_exit(child.returncode)}, without an error message"
         )
         raise CommandFailed(f"{' '.join(command[1:4])}: {reason}")
     return out.decode("utf-8", "replace")

@@ -24,7 +24,7 @@ from typing import Any
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Dump, ThreadStack
-from reprokit.core.records.process_state import PYTHON_MARK
+from reprokit.core.records.process_state import PYTHON_MARK, describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.journal_format import STACKS_SIGNAL
@@ -233,7 +233,7 @@ def _call(command: list[str], timeout_s: float) -> tuple[str, str]:
     except OSError as problem:
         return "", str(problem)
     error = done.stderr.decode("utf-8", "replace").strip().split("\n")[0]
-    return done.stdout.decode("utf-8", "replace"), error or f"exit status {done.returncode}"
+    return done.stdout.decode("utf-8", "replace"), error or describe_exit(done.returncode)
 
 
 def _py_spy(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
