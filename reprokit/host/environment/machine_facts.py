@@ -137,11 +137,12 @@ def _compiler() -> dict[str, str]:
     return versions
 
 
-def _rocm() -> str:
+def _rocm() -> str | None:
+    """Return the version of ROCm; None where it is not installed, as on most machines."""
     try:
         return Path("/opt/rocm/.info/version").read_text().strip()
-    except OSError as problem:
-        raise CommandFailed("ROCm was not found") from problem
+    except FileNotFoundError:
+        return None
 
 
 def _inventory(python: str, folder: Path | None) -> str:

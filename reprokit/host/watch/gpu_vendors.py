@@ -48,7 +48,8 @@ GPU_VENDORS: tuple[GpuVendor, ...] = (
 def query_gpus(timeout_s: float) -> dict[str, Any]:
     """Return driver versions and ``gpus``, one object for each GPU of any vendor.
 
-    Raises CommandFailed with the first reason where no vendor's program answers.
+    Raises CommandFailed with the first reason where no vendor's program answers, although there are
+    device files of a vendor.
     """
     answers: list[dict[str, Any]] = []
     problems: list[CommandFailed] = []
@@ -57,7 +58,8 @@ def query_gpus(timeout_s: float) -> dict[str, Any]:
         try:
             text = run_for_output(command, timeout_s, {"PYTHONPATH": PACKAGE_FOLDER})
         except CommandFailed as problem:
-            problems.append(problem)
+            if glob.glob(vendor.devices):
+                problems.append(problem)
         else:
             answers.append(json.loads(text))
     if not answers and problems:
