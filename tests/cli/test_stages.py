@@ -43,15 +43,15 @@ BODIES = {
 ALL = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1"}
 STAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "run": ("reprokit: running ", "raises", {}),
-    "eager run": ("running once more without torch.compile", "raises", {}),
+    "eager run": ("running without torch.compile", "raises", {}),
     "comparison with eager": ("comparing its results", "passes", ALL),
     "questions": ("running it again, in shorter runs", "hangs", {}),
-    "minimization": ("minimizing, for at most", "raises", ALL),
-    "proof": ("proving the repro", "raises", ALL),
-    "ablation": ("testing with which backends", "raises", {"REPROKIT_ABLATE": "1"}),
+    "minimization": ("reprokit: reducing: ", "raises", ALL),
+    "proof": ("reprokit: proving in fresh processes", "raises", ALL),
+    "ablation": ("reprokit: trying other backends and modes", "raises", {"REPROKIT_ABLATE": "1"}),
     "environment": ("collecting the environment", "raises", {}),
     "packing": ("packing", "raises", {}),
-    "import": ("reprokit: 10 s, ", "sleeps on import", {}),
+    "import": ("reprokit: 10 s of at most ", "sleeps on import", {}),
 }
 """For each stage: the line that begins it, the failure of the program's backend, and the variables.
 """
@@ -109,11 +109,15 @@ def test_an_interrupt_at_any_stage(
     stage: str, number: signal.Signals, write: Any, tmp_path: Path
 ) -> None:
     """Each stage with one of the signals gives 130, one readable pack, and no process that
-    continues.
+    continues. The verdict is printed before the failure is studied.
     """
     status, output, env = interrupted_at(stage, number, 0.0, write, tmp_path / "out")
     assert status == 130, output
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     assert reader.read_pack(pack).files["environment.json"]
     assert "Traceback" not in output
+    if stage in ("minimization", "proof", "ablation"):
+        verdict = output.index("reprokit: exception in backend: ValueError was raised")
+        assert verdict < output.index("Ctrl-C ends this early") < output.index(STAGES[stage][0])
+        assert f"your code: {tmp_path / 'program.py'}:" in output
     assert survivors_after_wait(env["FAULT_MARK"]) == []

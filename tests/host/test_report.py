@@ -128,7 +128,7 @@ def test_the_timeline_shows_phases_and_marks_the_open_one() -> None:
 def test_samples_become_series(tmp_path: Path) -> None:
     """CPU use, memory and the GPU become series, also from a truncated file."""
     series = {s["name"]: s["points"] for s in model(tmp_path)["timeline"]["series"]}
-    assert series["processors wanted"][3][1] == pytest.approx(0.9, abs=0.01)
+    assert series["CPU load"][3][1] == pytest.approx(0.9, abs=0.01)
     assert series["memory"][-1][1] == 29 * 10**7
     assert series["gpu0 busy"][0] == (0.0, 0.5)
 

@@ -92,7 +92,6 @@ def _ablate_pack(
     from reprokit.host.experiments import run_ablation
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
-    from reprokit.host.system.progress import OperationStatus
 
     opened = reopen.open_pack(path)
     reopen.require_program(opened, "ablate")
@@ -109,9 +108,7 @@ def _ablate_pack(
             case.python,
         )
         with contextlib.closing(runner):
-            ablation = run_ablation.ablate_everything(
-                runner, case.seen, lambda name: live.show_status(OperationStatus(trying=name))
-            )
+            ablation = run_ablation.ablate_everything(runner, case.seen, live.show_status)
     ablation = dataclasses.replace(ablation, responsible=opened.verdict.responsible)
     return {
         "schema": 1,

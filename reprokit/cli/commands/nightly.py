@@ -356,7 +356,7 @@ def _status_callback(live: terminal.LiveStatus) -> Any:
     from reprokit.host.system.progress import OperationStatus
 
     began = time.monotonic()
-    return lambda words: live.show_status(OperationStatus(text=words, began=began))
+    return lambda words: live.show_status(OperationStatus(words, began=began))
 
 
 def _print_result(document: Mapping[str, object], words: str, as_json: bool) -> None:

@@ -81,7 +81,6 @@ def _try_on_target(
     from reprokit.host.request.target import parse_target
     from reprokit.host.run import observation_reader
     from reprokit.host.system import interrupts
-    from reprokit.host.system.progress import OperationStatus
 
     request = Request(
         parse_target(pack_or_target),
@@ -124,7 +123,7 @@ def _try_on_target(
                 captured.signature,
                 minimization.probe_limits_of(case),
                 case.python,
-                lambda name: live.show_status(OperationStatus(trying=name)),
+                live.show_status,
             )
             arguments = {
                 **journals.last_event_of_type(events.TargetBuilt).compile,
@@ -148,7 +147,6 @@ def _try_on_pack(
     from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
-    from reprokit.host.system.progress import OperationStatus
 
     opened = reopen.open_pack(path)
     if not opened.program.strip() or opened.verdict.kind == "ok":
@@ -164,7 +162,7 @@ def _try_on_pack(
             opened.signature,
             minimization.probe_limits_of(case),
             case.python,
-            lambda name: live.show_status(OperationStatus(trying=name)),
+            live.show_status,
         )
         outcome = runner.try_all_remedies(opened.verdict, case.seen, opened.compile)
     return {

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from reprokit.cli.shared.out import RESULTS, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.responsible import responsibility
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.host.pack import placeholder_counts
+from reprokit.host.system import host_log
 
 if TYPE_CHECKING:
     from reprokit.host.pipeline.capture_result import CaptureResult
@@ -20,6 +22,8 @@ MAX_LINE_CHARS, MAX_LABEL_CHARS = 2_000, 40
 MAX_ROWS = 200
 """Limit of printed rows of one list of a report."""
 MAX_POINTS = 10_000
+MAX_REPRO_LINES = 100
+"""A longer repro is only named, not printed."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
@@ -202,7 +206,7 @@ def print_captured(captured: CaptureResult) -> None:
         row(
             "exit",
             (
-                f"the command's own exit status was {seen.exit_status}"
+                f"the command ended by itself: {describe_exit(seen.exit_status)}"
                 if seen.exit_status is not None
                 else "the command was ended by reprokit"
             ),
@@ -235,3 +239,30 @@ def print_captured(captured: CaptureResult) -> None:
         row("missing", f"{missing.what}: {missing.why}")
     for trimmed in captured.trimmed:
         row("trimmed", trimmed)
+    _print_repro(captured)
+    row("total", f"{captured.total_s:.0f} s")
+    if command := next_command(captured):
+        row("next", command)
+
+
+def _print_repro(captured: CaptureResult) -> None:
+    """Print the repro between two empty lines, so that it can be copied."""
+    if captured.repro_path is None:
+        return
+    with host_log.suppress(OSError):
+        text = captured.repro_path.read_text("utf-8", "replace")
+        if text.count("\n") <= MAX_REPRO_LINES:
+            RESULTS.print_line("")
+            RESULTS.print_text(text.rstrip("\n") + "\n")
+            RESULTS.print_line("")
+
+
+def next_command(captured: CaptureResult) -> str:
+    """Return the one command that helps most after this capture; empty for a healthy run."""
+    if captured.verdict.kind == "ok" or captured.pack_path is None:
+        return ""
+    if captured.url:
+        if captured.unproven and not captured.repro_path:
+            return f"reprokit minimize {captured.run_path} --budget 900"
+        return f"reprokit issue {captured.pack_path}"
+    return f"reprokit show {captured.pack_path}"

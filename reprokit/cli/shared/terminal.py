@@ -17,14 +17,17 @@ PLAIN_INTERVAL_S = 10.0
 
 
 class LiveStatus:
-    """Show phase, elapsed time and memory while the target runs."""
+    """Show what runs, how far it is, and how long it may take."""
 
     def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
         """Create the display; ``is_plain`` prints plain lines, for a target that also prints."""
         self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
-        self._next = self._next_status = PLAIN_INTERVAL_S
+        self._printed_at = time.monotonic()
+        """Time of the last plain line."""
+        self._activity = ""
+        """The operation of the last plain line."""
 
     def __enter__(self) -> LiveStatus:
         if self._is_terminal:
@@ -48,35 +51,37 @@ class LiveStatus:
 
     def show_progress(self, progress: RunProgress) -> None:
         """Show the progress of a run: redraw the live line, or print a line per interval."""
-        if self._is_quiet:
-            return
-        if self._status is not None:
-            self._update(_line(progress))
-        elif progress.elapsed_s >= self._next:
-            self._next = progress.elapsed_s + PLAIN_INTERVAL_S
-            out.print_line(_line(progress))
+        self._show(_line(progress))
 
     def show_status(self, status: OperationStatus) -> None:
-        """Show the state of a longer operation, such as a reduction."""
-        if self._is_quiet:
-            return
-        elapsed = time.monotonic() - status.began
-        if self._status is not None:
-            self._update(_status_line(status, elapsed))
-        elif elapsed >= self._next_status:
-            self._next_status = elapsed + PLAIN_INTERVAL_S
-            out.print_line(_status_line(status, elapsed))
+        """Show the state of a longer operation, such as a reduction.
+
+        Without a terminal, print a line when the operation begins, and then one per interval.
+        """
+        is_new = status.activity != self._activity
+        self._activity = status.activity
+        self._show(status.describe(time.monotonic()), is_new)
 
     def show_message(self, text: str) -> None:
         """Print a line that is not redrawn."""
         if self._is_quiet:
             return
+        self._activity = ""
+        self._print(text)
         if self._status is not None:
-            out.print_line(text)  # rich draws it above the live line
+            self._update(text)  # rich draws the printed line above the live line
+
+    def _show(self, text: str, is_new: bool = False) -> None:
+        if self._is_quiet:
+            return
+        if self._status is not None:
             self._update(text)
-        else:
-            out.print_line(text)
-        self._next = PLAIN_INTERVAL_S
+        elif is_new or time.monotonic() >= self._printed_at + PLAIN_INTERVAL_S:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._printed_at = time.monotonic()
+        out.print_line(text)
 
     def _update(self, text: str) -> None:
         from rich.text import Text
@@ -85,26 +90,12 @@ class LiveStatus:
         self._status.update(Text(out.one_line(text)))
 
 
-def _status_line(status: OperationStatus, elapsed_s: float) -> str:
-    if status.text:
-        return f"{elapsed_s:.0f} s, {status.text}"
-    size = f"{status.lines} lines" if status.lines else "nothing yet"
-    rate = f"{status.probes / elapsed_s:.1f} a second" if elapsed_s > 1 else ""
-    parts = [
-        f"{elapsed_s:.0f} s",
-        f"best {size}",
-        f"{status.probes} probes",
-        rate,
-        f"trying {status.trying}",
-    ]
-    return ", ".join(p for p in parts if p)
-
-
 def _line(progress: RunProgress) -> str:
+    limit = f" of at most {progress.limit_s:.0f} s" if progress.limit_s else ""
     parts = [
-        f"{progress.elapsed_s:.0f} s",
+        f"{progress.elapsed_s:.0f} s{limit}",
         f"{progress.rss_bytes / 1e6:.0f} MB",
-        progress.phase_event or "no phase yet",
+        progress.activity or "starting",
     ]
     if progress.position:
         parts.append(progress.position[-80:])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,8 +89,7 @@ def check_kernels(
     chosen = [n for n in names if which == "all" or not known.has(texts[n])]
     done = {n: CompiledKernel(n, "not compiled" if n in chosen else "known") for n in names}
     failed: dict[str, CandidateResult] = {}
-    status = OperationStatus()
-    count = itertools.count(1)
+    status = OperationStatus("compiling Triton kernels", total=len(chosen))
 
     def note_result(name: str, judged: CandidateResult) -> None:
         is_fine = judged.verdict.kind == "ok"
@@ -104,7 +102,7 @@ def check_kernels(
             known.add(texts[name])
         elif judged.verdict.kind != "unknown":
             failed[name] = judged
-        status.text = f"{next(count)} of {len(chosen)} kernels compiled"
+        status.done += 1
         if show:
             show(status)
 

@@ -245,11 +245,11 @@ def _compiled(
     show: Callable[[OperationStatus], None],
 ) -> list[MatrixCell]:
     done: dict[str, CandidateResult] = {}
-    status = OperationStatus()
+    status = OperationStatus("compiling Triton kernels", total=len(wanted))
 
     def note_result(name: str, judged: CandidateResult) -> None:
         done[name] = judged
-        status.text = f"{len(done)} of {len(wanted)} compiled"
+        status.done = len(done)
         show(status)
 
     variants = [programs.program_variant(texts[k], a.capability, a.exact, t) for k, a, t in wanted]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from reprokit.host.run import observation_reader
 from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import deletion, files, host_log
+from reprokit.host.system.progress import OperationStatus
 
 IN_CAPTURE = tuple(r for r in VARIANTS if r.group == "backends" or r.name == "dynamic=False")
 GRAPH_PASSES = ("pre_grad_passes", "joint_graph_passes", "post_grad_passes")
@@ -47,11 +48,21 @@ SUBSYSTEMS = {
     "decompositions": ("decomposition",),
 }
 """What PyTorch's CompilerBisector can switch off, one application at a time; in compile order."""
+APPLICATIONS = {
+    "pre_grad_passes": "pre-grad pass",
+    "joint_graph_passes": "joint-graph pass",
+    "post_grad_passes": "post-grad pass",
+    "lowerings": "lowering",
+    "decomposition": "decomposition",
+}
+"""What one application of a subsystem is called."""
 MAX_BISECTIONS = 12
 WITHOUT_PASSES_S = 60.0
 """Seconds for a program without its own passes: if they hang, the time of a compile is unknown."""
-Show = Callable[[str], None]
-"""Called with a description of the current step."""
+Show = Callable[[OperationStatus], None]
+"""Called with the progress of an ablation."""
+ABLATING = "trying other backends and modes"
+LOCATING = "locating the failure in the compiler"
 
 
 class AblationRunner:
@@ -71,12 +82,14 @@ class AblationRunner:
         """The eager run, once it has left the results to compare with."""
 
     def run_variants(
-        self, variants: Iterable[CompileVariant], show: Show = lambda name: None
+        self, variants: Sequence[CompileVariant], show: Show = lambda status: None
     ) -> Ablation:
         """Run every variant; a step whose server is lost is unresolved."""
         steps = []
-        for variant in variants:
-            show(variant.name)
+        status = OperationStatus(ABLATING, total=len(variants))
+        for number, variant in enumerate(variants, 1):
+            status.trying, status.done = variant.name, number
+            show(status)
             try:
                 judged = self.run_variant(variant)
                 step = AblationStep(
@@ -116,14 +129,14 @@ class AblationRunner:
         deletion.delete_path(self._server.folder / RESULTS_FOLDER, inside=self._server.folder)
 
     def find_application(
-        self, subsystem: str, show: Show = lambda name: None, without: Sequence[str] = ()
+        self, subsystem: str, show: Show = lambda status: None, without: Sequence[str] = ()
     ) -> str:
         """Return the application of ``subsystem`` with which the failure begins; empty for none.
 
         A subsystem is, for example, ``lowerings`` or ``post_grad_passes``. The search uses the
         hooks of PyTorch's CompilerBisector. The subsystems in ``without`` are off.
         """
-        show(f"whether it is one of the {subsystem}")
+        show(OperationStatus(LOCATING, f"whether it is one of the {subsystem}"))
         options = {"subsystem": subsystem, "without": list(without)}
         count, _ = self._bisected(options, None)
         if not count or self._answer_at(options, 0) != same_failure.PASSES:
@@ -135,7 +148,7 @@ class AblationRunner:
             if high - low <= 1:
                 break
             middle = (low + high) // 2
-            show(f"which of {high - low} {subsystem}")
+            show(OperationStatus(LOCATING, f"which of {high - low} {subsystem}"))
             if self._answer_at(options, middle) == same_failure.SAME:
                 high = middle
             else:
@@ -207,7 +220,7 @@ class AblationRunner:
 
 def describe_blamed(subsystem: str, name: str) -> str:
     """Return a clause that names the application to which the bisector points."""
-    return f"it takes one of the {subsystem.replace('_', ' ')}: `{name}`"
+    return f"it disappears without the {APPLICATIONS.get(subsystem, subsystem)} `{name}`"
 
 
 def load_ablation(run_path: Path) -> Ablation | None:

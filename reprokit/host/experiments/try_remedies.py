@@ -21,6 +21,7 @@ from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader
 from reprokit.host.system import deletion
+from reprokit.host.system.progress import OperationStatus
 
 MEASURE_S = 3.0
 AS_GOOD_RATIO = 0.95
@@ -103,7 +104,7 @@ class RemedyRunner:
         wanted: Signature,
         limits: ProbeLimits,
         python: str,
-        show: Callable[[str], None],
+        show: Callable[[OperationStatus], None],
     ) -> None:
         self._server, self._program, self._show = server, program, show
         self._wanted = wanted
@@ -121,8 +122,11 @@ class RemedyRunner:
             workarounds.as_it_is, workarounds.compile_s = self._measured({})
             return workarounds
         with contextlib.closing(self._ablation_runner):
-            for remedy in remedies.remedies_for(verdict, seen, compile):
-                self._show(remedy.name)
+            tries = [*remedies.remedies_for(verdict, seen, compile)]
+            status = OperationStatus("trying workarounds", total=len(tries))
+            for status.done, remedy in enumerate(tries, 1):
+                status.trying = remedy.name
+                self._show(status)
                 try:
                     workarounds.tried.append(self._try(remedy))
                 except ServerLost as problem:

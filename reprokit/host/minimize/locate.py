@@ -34,6 +34,7 @@ from reprokit.host.probe.candidate import (
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.system import deletion, host_log
+from reprokit.host.system.progress import OperationStatus
 
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
 OWN = {"backend": "backend", "passes": "fx-passes"}
@@ -51,7 +52,8 @@ def locate_first_failing_part(
     located = _inside(runner, seen, ablation, show)
     with host_log.suppress(ServerLost):
         if located.first_rung and runner.is_whole_target:
-            show("which graph and which operator in it differ from eager first")
+            why = "which graph and which operator in it differ from eager first"
+            show(OperationStatus(run_ablation.LOCATING, why))
             located = dataclasses.replace(located, departure=runner.find_departure())
     if located.departs:
         ablation = dataclasses.replace(
@@ -69,8 +71,13 @@ def first_wrong_program(
     show: Show,
 ) -> str:
     """Return the first program with wrong results of the same kind; empty where none has them."""
-    for start in starts:
-        show("which recorded graph gives wrong results by itself")
+    status = OperationStatus(
+        run_ablation.LOCATING,
+        "which recorded graph gives wrong results by itself",
+        total=len(starts),
+    )
+    for status.done, start in enumerate(starts, 1):
+        show(status)
         with host_log.suppress(ServerLost):
             judged = _run_in_roles(server, start.text, wanted, limits, python)
             if judged.answer == same_failure.SAME:
@@ -182,7 +189,7 @@ def _first_backend(runner: AblationRunner, seen: Observation) -> Ablation:
 
 
 def _inside(
-    runner: AblationRunner, seen: Observation, ablation: Ablation, show: Show = lambda name: None
+    runner: AblationRunner, seen: Observation, ablation: Ablation, show: Show = lambda status: None
 ) -> Observation:
     """Return ``seen`` with the part of the compiler that the ablation names.
 

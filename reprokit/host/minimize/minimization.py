@@ -145,7 +145,6 @@ def minimize_case(
     budget_s: float,
     resume: bool = False,
     show: Callable[[OperationStatus], None] | None = None,
-    say: Callable[[str], None] = lambda text: None,
 ) -> MinimizeResult:
     """Reduce the failure that a run directory recorded; the notes of the result name what failed.
 
@@ -167,10 +166,12 @@ def minimize_case(
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen)
         job.ends = oracle.ends = began + budget_s
+        oracle.status.limit_s = budget_s
+        oracle.show_progress("starting a server that has imported torch")
         try:
             with interrupts.allowed():
                 locate.isolate_signature(oracle, case.seen, starts)
-                _until_proved(case, job, oracle, server, result, starts, redactor, say)
+                _until_proved(case, job, oracle, server, result, starts, redactor, show)
         except KeyboardInterrupt:
             result.notes.append("interrupted: this is the best so far; --resume goes on from it")
         except (BadInput, ServerLost, OSError) as problem:
@@ -200,7 +201,7 @@ def _until_proved(
     result: MinimizeResult,
     starts: list[starting_points.StartingPoint],
     redactor: Redactor,
-    say: Callable[[str], None],
+    show: proof.Show | None,
 ) -> None:
     """Reduce the failure and prove the result.
 
@@ -220,7 +221,6 @@ def _until_proved(
                 result.notes.append("the budget ended before any program showed the failure")
             return
         _leave(folder, result)
-        say("proving the repro in fresh processes")
         proves = time.monotonic()
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
@@ -240,6 +240,7 @@ def _until_proved(
             oracle.rate,
             case.proofs,
             confirm=confirm,
+            show=show,
         )
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:

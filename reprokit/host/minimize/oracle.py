@@ -63,7 +63,7 @@ class Oracle:
     ) -> None:
         """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
         self.wanted, self.limits, self.python = wanted, limits, python
-        self.status = OperationStatus()
+        self.status = OperationStatus("reducing", is_search=True)
         self.ends = float("inf")
         """Monotonic time at which the budget ends."""
         self.rate = 1.0
@@ -90,6 +90,12 @@ class Oracle:
         if self._file is not None:
             with host_log.suppress(OSError):
                 self._file.close()
+
+    def show_progress(self, trying: str = "") -> None:
+        """Show the status of the search, with a new part that is running if there is one."""
+        self.status.trying = trying or self.status.trying
+        if self._show:
+            self._show(self.status)
 
     def begin_program(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
         """Set the program whose reduced versions are answered from now on.
@@ -193,8 +199,7 @@ class Oracle:
 
     def _probe(self, text: str) -> str:
         self.status.probes += 1
-        if self._show:
-            self._show(self.status)
+        self.show_progress()
         self.has_failed_eager = False
         # a comparison has an eager run of its own
         has_eager = not self.limits.compares and not self.limits.is_kernel

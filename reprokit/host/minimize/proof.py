@@ -19,6 +19,7 @@ from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import cuts, without_compile
 from reprokit.core.shared.contract import run_names
@@ -36,6 +37,7 @@ from reprokit.host.system import (
     interrupts,
     process_tree,
 )
+from reprokit.host.system.progress import OperationStatus
 
 SIMULATED = frozenset({launch.CODEGEN, launch.SIMULATION})
 """The parts of the agent that a program needs on a simulated GPU."""
@@ -44,6 +46,7 @@ WATCHED_RUNS = 4
 """How many watched runs may pass before the failure is given up: it may be flaky."""
 HEALTHY_MULTIPLE = 4.0
 POLL_S = 0.05
+Show = Callable[[OperationStatus], None]
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def prove_program(
     runs: int = 3,
     confirm: Callable[[CandidateResult], CandidateResult] = lambda judged: judged,
     tries: int = 0,
+    show: Show | None = None,
 ) -> Proof:
     """Run ``text`` below ``folder``, once watched and ``runs`` times as any user would.
 
@@ -105,9 +109,18 @@ def prove_program(
         KeyboardInterrupt: the user interrupted it.
     """
     max_tries = tries or max(min(same_failure.repeats_for(rate), FLAKY_RUNS), WATCHED_RUNS)
+    count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
+    status = OperationStatus("proving in fresh processes", total=1 + count + (not limits.is_kernel))
+
+    def show_run(done: int, words: str) -> None:
+        status.done, status.trying = done, words
+        if show is not None:
+            show(status)
+
     tried = 0
     while tried < max_tries:
         tried += 1
+        show_run(1, "under instrumentation" + (f", try {tried}" if tried > 1 else ""))
         first = run_in_fresh_process(text, python, folder / "watched", wanted, limits)
         judged = confirm(first)
         if first.answer == same_failure.SAME:
@@ -136,14 +149,12 @@ def prove_program(
         limit_s = limits.deadline_s
     elif kind == "hang":
         limit_s = judged.seconds + 5
-    count = runs if rate >= 1.0 else max(runs, FLAKY_RUNS)
     # processes that hang use no CPU time, so all of them may run at once
     batches = [count] if kind == "hang" and not limits.is_slow else [1] * count
-    endings = [
-        e
-        for size in batches
-        for e in run_plain(python, file, folder, limit_s, size, gpu=limits.gpu)
-    ]
+    endings: list[ProgramEnd] = []
+    for size in batches:
+        show_run(1 + len(endings) + size, "without reprokit")
+        endings += run_plain(python, file, folder, limit_s, size, gpu=limits.gpu)
     missed = [e for e in endings if not _shows(e, watched, kind, limits)]
     hits = len(endings) - len(missed)
     needs = stand_alone.user_file_named_in(text) or next(
@@ -151,6 +162,7 @@ def prove_program(
     )
     eager_end = ""
     if not limits.is_kernel:
+        show_run(status.total, "without torch.compile")
         (ending,) = run_plain(
             python, file, folder, max(60.0, limit_s), is_eager=True, gpu=limits.gpu
         )
@@ -318,4 +330,4 @@ def _describe(ending: ProgramEnd) -> str:
     if ending.link is not None:
         first = next(iter(ending.link.message.strip().splitlines()), "")
         return f"{ending.link.type}: {cuts.cut_head(first, 200)}"
-    return "does not end" if ending.status is None else f"ends with exit status {ending.status}"
+    return "does not end" if ending.status is None else describe_exit(ending.status)

@@ -48,6 +48,8 @@ class CaptureResult:
     ablation: Ablation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase, with those of its child processes."""
+    total_s: float = 0.0
+    """Seconds from the start of the capture to its pack."""
     versions: dict[str, str] = field(default_factory=dict)
     """The versions of ``torch`` and ``triton`` of the target, where they are known."""
 
@@ -80,6 +82,7 @@ class CaptureResult:
             "redacted": self.hidden,
             "missing": [to_json(m) for m in self.missing],
             "seconds": self.seen.seconds,
+            "total_s": round(self.total_s, 2),
             "peak_rss_bytes": self.seen.peak_rss_bytes,
         }
 

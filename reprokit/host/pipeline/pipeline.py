@@ -7,6 +7,7 @@ files of the run, does the same steps, and reads what each step wrote before.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -18,7 +19,7 @@ from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up
 from reprokit.host.minimize.proven import Candidate
 from reprokit.host.pack import contents
-from reprokit.host.pipeline import own_kernel, run_steps, study_steps
+from reprokit.host.pipeline import announcement, own_kernel, run_steps, study_steps
 from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
 from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
@@ -120,6 +121,7 @@ def capture_result_of(state: State) -> CaptureResult:
         state.ablation,
         state.phases,
     )
+    captured.total_s = time.monotonic() - state.began
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")
     captured.weights = journals.last_event_of_type(Weights).why if is_known else ""
@@ -128,6 +130,13 @@ def capture_result_of(state: State) -> CaptureResult:
             [model.kind, *(f"{name} {shape}" for name, shape in model.inputs.items())]
         )
     return captured
+
+
+def announce_verdict(state: State) -> State:
+    """Report the verdict before the steps that study the failure, which may take minutes."""
+    for line in announcement.announcement_of(state):
+        state.callbacks.say(line)
+    return state
 
 
 def count_costs(state: State) -> State:
@@ -228,6 +237,11 @@ SIMULATE = Step(
 CONFIRM = Step(
     "eager run", run_steps.confirm_in_eager, run_steps.wants_eager, "eager.json", may=_may_run
 )
+ANNOUNCE = Step(
+    "announcement",
+    announce_verdict,
+    lambda s: s.may_run and s.has_run and s.verdict.kind != "ok",
+)
 FOLLOW_UP = Step(
     "questions",
     run_steps.follow_up_hang,
@@ -277,6 +291,7 @@ JUDGE = (
     ISOLATE_KERNEL,
     SIMULATE,
     CONFIRM,
+    ANNOUNCE,
     FOLLOW_UP,
     LOCATE,
 )

@@ -39,7 +39,7 @@ def run_target(state: State) -> State:
             "removed an incomplete precompiled header of a killed g++, which made C++ builds"
             " several times slower"
         )
-    calls.say(f"running {request.target.words} in {path}")
+    calls.say(f"running {request.target.words}; its files are in {path}")
     try:
         outcome = supervise.run_target_once(
             eager_vs_compiled.request_with_results(request, path),
@@ -194,7 +194,9 @@ def wants_eager(state: State) -> bool:
 
 def confirm_in_eager(state: State) -> State:
     """Run the target without torch.compile."""
-    state.callbacks.say(f"{state.verdict.kind}; running once more without torch.compile")
+    state.callbacks.say(
+        f"{state.verdict.kind}: running without torch.compile, to see whether it fails there too"
+    )
     seen = follow_up.check_eager(state.request, state.seen, state.run_path, state.callbacks.show)
     return dataclasses.replace(state, seen=seen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,6 +76,8 @@ class State:
         default_factory=lambda: machine_facts.MachineFacts({}, "", ())
     )
     captured: CaptureResult | None = None
+    began: float = field(default_factory=time.monotonic)
+    """Monotonic time at which the work on the run directory began."""
 
     @property
     def run_path(self) -> Path:

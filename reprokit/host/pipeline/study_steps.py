@@ -18,7 +18,6 @@ from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
 from reprokit.host.system import files, interrupts, private_names
-from reprokit.host.system.progress import OperationStatus
 
 NO_WRONG_PART = "no recorded graph, and no self-contained source, gives the wrong results by itself"
 NO_PARTS = "of a command, only a small program would be run again, and there is none"
@@ -87,7 +86,6 @@ def can_minimize(state: State) -> bool:
 def minimize_failure(state: State) -> State:
     """Find the smallest program that shows the failure."""
     budget_s, calls = state.request.budget_s, state.callbacks
-    calls.say(f"minimizing, for at most {budget_s:g} s")
     case = state.study.case_for(state)
     with interrupts.allowed():
         result = reducer.minimize_case(
@@ -96,7 +94,6 @@ def minimize_failure(state: State) -> State:
             budget_s,
             state.study.resume,
             calls.show_status,
-            calls.say,
         )
     return with_minimize_notes(dataclasses.replace(state, minimized=result))
 
@@ -164,7 +161,6 @@ def ablate_failure(state: State) -> State:
         if state.request.rungs == "all"
         else run_ablation.ablate_for_capture
     )
-    state.callbacks.say("testing with which backends it fails")
     with (
         interrupts.allowed(),
         contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
@@ -204,5 +200,4 @@ def _to_ablate(state: State) -> Request | str | None:
 
 
 def _trying(state: State) -> run_ablation.Show:
-    show = state.callbacks.show_status
-    return lambda name: show(OperationStatus(trying=name)) if show else None
+    return state.callbacks.show_status or (lambda status: None)

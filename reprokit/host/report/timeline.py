@@ -130,7 +130,7 @@ def _series(samples: str, began: float) -> list[Series]:
         before[row["pid"]] = t, wanted
         if last and t > last[0]:
             want[t] = want.get(t, 0.0) + max(0.0, (wanted - last[1]) / (t - last[0]))
-    series = [("processors wanted", "", want), ("memory", "bytes", memory)]
+    series = [("CPU load", "", want), ("memory", "bytes", memory)]
     series += [(f"{name} busy", "share", points) for name, points in sorted(gpus.items())]
     return [
         {

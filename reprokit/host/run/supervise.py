@@ -277,6 +277,6 @@ def _wait(pid: int, began: float, request: Request, watchdog: Watchdog, show: Sh
         if watchdog.is_stalled:
             return "stalled"
         if show:
-            show(watchdog.run_progress(elapsed))
+            show(watchdog.run_progress(elapsed, request.deadline_s or 0.0))
         time.sleep(POLL_S)
     return "ended"

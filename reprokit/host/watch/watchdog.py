@@ -47,9 +47,14 @@ class RunProgress:
 
     elapsed_s: float
     rss_bytes: int
-    phase_event: str
+    activity: str
+    """What the program does, in words; empty before its first event."""
     position: str
+    """The line, the node or the pass that the compiler is at; empty if it is not known."""
     quiet_s: float = 0.0
+    """Seconds since the last progress."""
+    limit_s: float = 0.0
+    """The deadline, in seconds from the start; 0 for none."""
 
 
 class Watchdog:
@@ -261,7 +266,7 @@ class Watchdog:
         self._record_progress("the stack changed between two dumps", is_in_stacks=True)
         return True
 
-    def run_progress(self, elapsed_s: float) -> RunProgress:
+    def run_progress(self, elapsed_s: float, limit_s: float) -> RunProgress:
         """Return the current status of the run."""
         main = (
             self.follower.find_main_process(self._root)
@@ -270,11 +275,11 @@ class Watchdog:
         )
         self._shown, self._shown_main = self.last_progress, main
         now = self.follower.now.get(main.pid)
-        rss, event = (
-            self.watch.samples.last_rss_bytes,
-            main.open_events[-1] if main.open_events else "",
-        )
-        return RunProgress(elapsed_s, rss, event, now.where if now else "", self.quiet_s)
+        named = phases.phase_of_events(main.open_events)
+        activity = phases.PHASE_WORDS[named[0]] if named else ""
+        rss = self.watch.samples.last_rss_bytes
+        where = now.where if now else ""
+        return RunProgress(elapsed_s, rss, activity, where, self.quiet_s, limit_s)
 
     def close(self) -> None:
         """Close the files and release the threads."""

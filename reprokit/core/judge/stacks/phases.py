@@ -129,6 +129,33 @@ TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
 ``triton-compile``.
 """
 
+PHASE_WORDS = {
+    "import": "importing torch",
+    "build": "building the model",
+    "eager": "calling the model without torch.compile",
+    "run": "calling the model",
+    "dynamo-trace": "tracing with Dynamo",
+    "guards": "building guards",
+    "backend": "calling the backend",
+    "aot": "tracing with AOTAutograd",
+    "partition": "splitting forward and backward",
+    "fx-passes": "running FX passes",
+    "lowering": "lowering to Inductor's IR",
+    "scheduler": "scheduling kernels",
+    "codegen": "generating code",
+    "cpp-build": "compiling C++",
+    "triton-compile": "compiling a Triton kernel",
+    "ttir": "compiling a Triton kernel to Triton IR",
+    "ttgir": "compiling a Triton kernel to Triton GPU IR",
+    "llir": "compiling a Triton kernel to LLVM IR",
+    "ptx": "compiling a Triton kernel to PTX",
+    "ptxas": "assembling a Triton kernel with ptxas",
+    "worker-wait": "waiting for a compile worker",
+    "kernel-run": "running compiled code",
+    "collective": "in a collective operation",
+}
+"""What a process does in each phase, for people."""
+
 COMPILE_PHASES = frozenset(
     {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
     | {"worker-wait", "codegen", "scheduler", "lowering", "backend"}

@@ -1,0 +1,87 @@
+"""What a command prints while it works and at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.cli.shared import print_capture, terminal
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.host.pipeline.capture_result import CaptureResult
+from reprokit.host.system.progress import OperationStatus
+from reprokit.host.watch.watchdog import RunProgress
+
+PROGRAM = "import torch\n\n\ndef repro():\n    return torch.ones(1)\n"
+
+
+def test_an_operation_is_a_line_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal, a new operation is printed at once, and its progress only now and then."""
+    live = terminal.LiveStatus()
+    for number in range(1, 6):
+        live.show_status(OperationStatus("proving", "", number, 5))
+    live.show_status(OperationStatus("packing"))
+    live.show_progress(RunProgress(1.0, 2_000_000, "importing torch", "", limit_s=60))
+    assert capsys.readouterr().err == "reprokit: proving, 1 of 5\nreprokit: packing\n"
+
+
+def test_the_progress_of_a_run_has_its_limit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line has the seconds, the deadline, the memory, the activity in words and the place."""
+    monkeypatch.setattr(terminal, "PLAIN_INTERVAL_S", 0.0)
+    live = terminal.LiveStatus()
+    live.show_progress(RunProgress(12.0, 2_000_000, "lowering", "node mm", 7.0, 60))
+    live.show_progress(RunProgress(12.0, 2_000_000, "", ""))
+    assert capsys.readouterr().err.splitlines() == [
+        "reprokit: 12 s of at most 60 s, 2 MB, lowering, node mm, no progress for 7 s",
+        "reprokit: 12 s, 2 MB, starting",
+    ]
+
+
+def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureResult:
+    """Return the result of a capture with a proved repro."""
+    repro = folder / "repro.py"
+    repro.write_text(PROGRAM)
+    result = CaptureResult(
+        Verdict(kind, "codegen", "KeyError", "KeyError was raised."),
+        Signature("24eb87c32c83", "exception: codegen | KeyError", 8),
+        Observation(),
+        folder,
+        pack_path=folder / "it.tar.gz",
+        repro_path=repro,
+        url="https://github.com/pytorch/pytorch/issues/new",
+        total_s=95.6,
+    )
+    for name, value in more.items():
+        setattr(result, name, value)
+    return result
+
+
+def test_a_capture_ends_with_the_repro_and_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output ends with the text of the repro, the total time, and the next command."""
+    print_capture.print_captured(captured(tmp_path))
+    end = f"\n{PROGRAM}\ntotal      96 s\nnext       reprokit issue {tmp_path}/it.tar.gz\n"
+    assert capsys.readouterr().out.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ({"kind": "ok"}, ""),
+        ({"url": ""}, "reprokit show {0}/it.tar.gz"),
+        ({"repro_path": None, "unproven": "no time"}, "reprokit minimize {0} --budget 900"),
+        ({"pack_path": None}, ""),
+    ],
+)
+def test_the_next_command_fits_the_result(
+    more: dict[str, object], command: str, tmp_path: Path
+) -> None:
+    """A healthy run needs none; without a repro a longer minimization helps; what is not filed is
+    shown.
+    """
+    result = captured(tmp_path, **{"kind": "exception", **more})  # type: ignore[arg-type]
+    assert print_capture.next_command(result) == command.format(tmp_path)
