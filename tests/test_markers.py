@@ -33,6 +33,23 @@ def test_torch_without_the_marker_is_refused_in_children() -> None:
     assert done.returncode == 1 and "needs the marker 'torch'" in done.stderr
 
 
+@pytest.mark.torch
+def test_triton_without_the_marker_is_hidden_in_children() -> None:
+    """To an interpreter that a test without the marker starts, Triton is not installed."""
+    text = "import importlib.util; print(importlib.util.find_spec('triton')); import triton"
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "None\n" and "ModuleNotFoundError" in done.stderr
+
+
+@pytest.mark.triton
+def test_triton_with_the_marker_is_not_hidden() -> None:
+    """A test with the marker has the Triton that is installed."""
+    text = "import importlib.util; print(importlib.util.find_spec('triton'))"
+    command = [sys.executable, "-c", text]
+    assert "ModuleSpec" in subprocess.run(command, capture_output=True, text=True).stdout
+
+
 def test_torch_without_the_marker_is_refused_in_a_test_module(tmp_path: Path) -> None:
     """An import at the top concerns all tests of the module, an import in a test that test."""
     whole, inside = tmp_path / "test_whole.py", tmp_path / "test_inside.py"

@@ -20,6 +20,8 @@ from reprokit.core.shared import simulation
 from reprokit.host.run.launch import simulation_variables
 from tests.support.environments import ROOT, clean_environ
 
+pytestmark = pytest.mark.triton
+
 TARGET = """
 import torch
 torch._C._cuda_getDeviceCount(), torch._C._cuda_getCurrentRawStream(0)

@@ -13,6 +13,8 @@ from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.reprokit_calls import reprokit
 
+pytestmark = pytest.mark.triton
+
 ADD = (ROOT / "samples" / "triton_architecture.py").read_text()
 DOT = """
 import triton

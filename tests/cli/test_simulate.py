@@ -17,6 +17,8 @@ from tests.support.environments import clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.reprokit_calls import CallResult, reprokit
 
+pytestmark = pytest.mark.triton
+
 SMALL = """
 import torch
 

@@ -16,6 +16,8 @@ from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
+pytestmark = pytest.mark.triton
+
 NET = """
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
-"""Run in each interpreter that tests start: make it end quickly, and refuse torch to a test without
-the marker ``torch``.
+"""Run in each interpreter that tests start: make it end quickly, refuse torch to a test without the
+marker ``torch``, and hide Triton from a test without the marker ``triton``.
 """
 
 import atexit
@@ -23,3 +23,5 @@ class RefuseTorch:
 
 if os.environ.get("TESTS_REFUSE_TORCH"):
     sys.meta_path.insert(0, RefuseTorch)
+if os.environ.get("TESTS_HIDE_TRITON"):
+    sys.modules["triton"] = None  # as if it were not installed, also for find_spec

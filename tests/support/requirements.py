@@ -15,8 +15,16 @@ TORCH_FOLDERS = ("tests/agent", "tests/cli")
 """All tests below these folders have the marker torch."""
 MARKER_OF_FIXTURE = {"browser": "browser", "slurm": "slurm", "cuda_device": "gpu"}
 """A test that uses the fixture gets the marker."""
+CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 UNMARKED_ENVIRONMENT = {
     "torch": {"TESTS_REFUSE_TORCH": "1"},  # see tests/site/sitecustomize.py
+    # Most CPU builds of torch run without Triton. Its import is a tenth of a compile's CPU time.
+    # What reprokit remembers of such an interpreter is kept apart.
+    "triton": {
+        "TESTS_HIDE_TRITON": "1",
+        "XDG_CACHE_HOME": str(CACHE_HOME / "reprokit-tests"),
+        "PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR") or str(CACHE_HOME / "pip"),
+    },
     "network": dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9"),
     "gpu": {"CUDA_VISIBLE_DEVICES": ""},
 }
