@@ -226,19 +226,17 @@ def test_the_program_sees_nothing_of_reprokit(
     """
     (tmp_path / "test_program.py").write_text(text)
     command = [sys.executable, *words, "test_program.py"]
-    runs = []
-    for number in range(3):
-        environ = clean_environ(
-            **variables, PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", PYTHONHASHSEED="0"
-        )
-        if number < 2:
-            runs.append(alone(command, tmp_path, environ))
-        else:
-            runs.append(watched(command, tmp_path, environ, tmp_path / "out"))
-    first, second, ours = runs
-    assert difference(first, second) == []  # without this, the comparison below would show nothing
+
+    def environ() -> dict[str, str]:
+        fixed = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        return clean_environ(**variables, **fixed)
+
+    first = alone(command, tmp_path, environ())
+    ours = watched(command, tmp_path, environ(), tmp_path / "out")
     assert len("\n".join(first[1])) > 500
-    assert difference(first, ours) == []
+    if changed := difference(first, ours):
+        by_itself = difference(first, alone(command, tmp_path, environ()))
+        pytest.fail(f"{changed}; two runs without reprokit differ in {by_itself}")
 
 
 def difference(

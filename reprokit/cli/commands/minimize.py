@@ -244,10 +244,9 @@ def _print(document: MinimizeDocument) -> None:
             f"{result['probes']} probes, {result['cpu_s']:.0f} CPU-seconds; {result['spent']}"
         )
         if repro := document.get("repro"):
-            text = Path(repro).read_text(encoding="utf-8")
-            if text.count("\n") <= 60:
-                out.RESULTS.print_line()
-                out.RESULTS.print_line(text)
+            from reprokit.cli.shared import print_capture
+
+            print_capture.print_repro(Path(repro))
     if document.get("unproven"):
         out.RESULTS.print_line(f"no repro   nothing proves one: {document['unproven']}")
     paths = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprokit.cli.shared.out import RESULTS, one_line
@@ -239,18 +240,17 @@ def print_captured(captured: CaptureResult) -> None:
         row("missing", f"{missing.what}: {missing.why}")
     for trimmed in captured.trimmed:
         row("trimmed", trimmed)
-    _print_repro(captured)
+    if captured.repro_path is not None:
+        print_repro(captured.repro_path)
     row("total", f"{captured.total_s:.0f} s")
     if command := next_command(captured):
         row("next", command)
 
 
-def _print_repro(captured: CaptureResult) -> None:
+def print_repro(path: Path) -> None:
     """Print the repro between two empty lines, so that it can be copied."""
-    if captured.repro_path is None:
-        return
     with host_log.suppress(OSError):
-        text = captured.repro_path.read_text("utf-8", "replace")
+        text = path.read_text("utf-8", "replace")
         if text.count("\n") <= MAX_REPRO_LINES:
             RESULTS.print_line("")
             RESULTS.print_text(text.rstrip("\n") + "\n")
