@@ -63,6 +63,7 @@ from reprokit.core.shared.contract.serialize import to_json
 
 simulate.before_torch()
 import torch
+import triton, torch._decomp, torch._refs, torch.fx.experimental.symbolic_shapes  # once, for all children
 from reprokit.agent.simulate import cuda as device
 
 def run(removed, target):
