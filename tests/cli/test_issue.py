@@ -16,11 +16,17 @@ from reprokit.host.pack import writer as packing
 from tests.support.reprokit_calls import reprokit
 
 TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
+GITHUB_TITLE = "[inductor] KeyError: 'buf...' in get_read_expr (softmax)"
 EVIL = "https://evil.example/"
 
 
 def make(
-    path: Path, kind: str = "exception", title: str = TITLE, drop: str = "", **more: Any
+    path: Path,
+    kind: str = "exception",
+    title: str = TITLE,
+    drop: str = "",
+    issue_title: str = GITHUB_TITLE,
+    **more: Any,
 ) -> Path:
     """Write a pack as capture does, with an address in it."""
     draft = packing.PackDraft()
@@ -39,6 +45,8 @@ def make(
         if name != drop:
             draft.add_text(f"issue/{name}.md", f"the {name}\x1b[2J\u202e\n")
     draft.add_text("issue/url.txt", EVIL)
+    if issue_title:
+        draft.add_text("issue/title.txt", issue_title)
     return packing.write_tarball(
         packing.build_tarball(draft, lambda contents, trimmed, hidden: "readme"),
         path,
@@ -58,7 +66,7 @@ def test_each_text_has_its_field(tmp_path: Path) -> None:
         for word in done.out.split()
         if word.startswith("https://github.com/pytorch/pytorch/issues/new?")
     )
-    assert parse_qs(urlsplit(address).query)["title"] == [f"[torch.compile] {TITLE}"]
+    assert parse_qs(urlsplit(address).query)["title"] == [GITHUB_TITLE]
     assert "repo:pytorch/pytorch is:issue get_read_expr KeyError" in done.out
     assert "MB; GitHub takes 25 MB" in done.out and "Nothing was posted" in done.out
     names = {"Describe the bug": "describe", "Error logs": "error_logs", "Versions": "versions"}
@@ -106,10 +114,14 @@ def test_an_untrusted_pack(tmp_path: Path) -> None:
     reported; a folder that is a file is refused.
     """
     pack = make(
-        tmp_path, title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open', drop="error_logs"
+        tmp_path,
+        title='exception: aot | E: x\n\x1b[2J" repo:evil/x is:open',
+        drop="error_logs",
+        issue_title="\x1b[2J@someone fix #1\n" + "x" * 9_000,
     )
     done = reprokit("issue", pack)
     assert done.status == 0 and "\x1b" not in done.out
+    assert "@ someone fix # 1 xxx" in done.out and "x" * 300 not in done.out
     assert 'is:issue "E" "x 2J repo evil x is open"' in done.out and "repo:evil" not in done.out
     assert "Error logs           nothing: the pack has no text for it" in done.out
     refused = reprokit("issue", pack, "--output-dir", pack)

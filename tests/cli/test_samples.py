@@ -95,6 +95,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "missing",
         "seconds",
         "peak_rss_bytes",
+        "total_s",
     }
     assert (
         Path(result["pack"]).name

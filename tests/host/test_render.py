@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.observation import Answer, Missing, Observation
 from reprokit.host.minimize import proof, proven
 from reprokit.host.pack import issue_forms, issue_text
 from reprokit.host.report import template_files
@@ -144,18 +144,41 @@ def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     assert "labels=" not in url
 
 
-def test_the_ablation_is_a_sentence_and_a_table() -> None:
-    """The sentence and the table with the evidence are in the issue; without an ablation, neither
+def test_the_ablation_is_one_sentence() -> None:
+    """The sentence is in the issue, and the table of the steps is not; without an ablation, neither
     is.
     """
-    steps = [
-        {"name": 'backend="eager"', "answer": "passes", "seconds": 0.5},
-        {"name": "x|y", "answer": "same", "seconds": 2.0},
-    ]
+    steps = [{"name": 'backend="eager"', "answer": "passes", "seconds": 0.5}]
     document = {"sentence": "It fails with inductor.", "steps": steps}
     text = issue_text.make_issue(facts(ablation=document)).joined
-    assert "**It fails with inductor.**" in text and '| backend="eager" | passes | 0.5 |' in text
-    assert "| ablation step |" not in issue_text.make_issue(facts()).joined
+    assert "Run it with `python repro.py`. It fails with inductor.\n" in text
+    assert "| ablation step |" not in text
+    assert "It fails with" not in issue_text.make_issue(facts()).joined
+
+
+def test_an_issue_is_read_to_its_end() -> None:
+    """The repro starts by line 10, and there are at most 80 lines before the versions, however long
+    the log and the lists are.
+    """
+    evidence = tuple(f"e{i}" for i in range(50))
+    verdict = Verdict("exception", "codegen", "KeyError", "x", evidence, responsible="torch")
+    seen = Observation(
+        exit_status=1,
+        raised=Raised((Link("KeyError", "'buf1'"),)),
+        stderr_tail="line of the log\n" * 500,
+        answers=tuple(Answer(f"question {i}", "answer") for i in range(50)),
+    )
+    program = repro("import torch\n" + "x = 1\n" * 20)
+    frames = "".join(f'  File "torch/a.py", line {i}, in f{i}\n    call({i})\n' for i in range(40))
+    traceback = f"Traceback (most recent call last):\n{frames}KeyError: 'buf1'"
+    issue = issue_text.make_issue(
+        facts(verdict=verdict, seen=seen, program=program, traceback=traceback, traces=("t.gz",))
+    )
+    lines = issue.joined.splitlines()
+    assert lines.index("```python") < 10 and lines.index("### Versions") <= 80
+    assert re.search(r"\[3\d outer frames left out\]", issue.joined) and "in f39" in issue.joined
+    assert "`TORCH_TRACE` for tlparse: `t.gz` in the attached tarball." in issue.joined
+    assert lines.count("<details><summary>How it was found</summary>") == 1
 
 
 def test_a_failure_outside_the_compiler_should_not_be_filed() -> None:

@@ -143,7 +143,7 @@ ISSUE_FORM = Extension(
             (
                 r"\nFORMS = \{\n",
                 """    UPSTREAM["dummylib"]: IssueForm(
-        "dummy", "dummy.yml", "[dummy] ", "issue.md.j2", {"Everything": ("issue/describe.md",)}
+        "dummy", "dummy.yml", "issue.md.j2", {"Everything": ("issue/describe.md",)}
     ),
 """,
             ),

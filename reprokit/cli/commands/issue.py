@@ -64,6 +64,7 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
                 "pack": str(pack),
                 "is_bug": True,
                 "form": filing.form,
+                "title": filing.title,
                 "url": filing.url,
                 "fields": [
                     {
@@ -114,7 +115,12 @@ def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> No
     from reprokit.host.pack.issue_filing import MAX_FIELD_CHARS
     from reprokit.host.pack.writer import MAX_PACK_BYTES
 
-    rows = [("search first", filing.query), ("", filing.search_url), ("open", filing.url)]
+    rows = [
+        ("search first", filing.query),
+        ("", filing.search_url),
+        ("open", filing.url),
+        ("title", filing.title),
+    ]
     for field in filing.fields:
         texts = " and ".join(field.files) or "nothing: the pack has no text for it"
         rows.append((field.name, written.get(field.name) or texts))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.judge import same_failure
-from reprokit.core.judge.stacks import frames
+from reprokit.core.judge.stacks import frames, python_traceback
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
@@ -76,6 +76,8 @@ class Proof:
     """What the program needs of this machine; empty where it is self-contained as far as known."""
     is_simulated: bool = False
     """The plain runs had only reprokit's simulation of a GPU on their path."""
+    traceback: str = ""
+    """The traceback of the first hit, shortened to the frames of packages; empty without one."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class ProgramEnd:
     """The exit status; None when the process had to be killed."""
     link: Link | None
     seconds: float
+    traceback: str = ""
+    """As in :class:`Proof`."""
 
 
 def prove_program(
@@ -157,6 +161,7 @@ def prove_program(
         endings += run_plain(python, file, folder, limit_s, size, gpu=limits.gpu)
     missed = [e for e in endings if not _shows(e, watched, kind, limits)]
     hits = len(endings) - len(missed)
+    shown = next((e for e in endings if e not in missed), None)
     needs = stand_alone.user_file_named_in(text) or next(
         filter(None, (stand_alone.missing_dependency(e.link) for e in missed)), ""
     )
@@ -176,6 +181,7 @@ def prove_program(
         asserts=kind_named(kind).is_silent and hits > 0,
         instead=_describe(missed[0]) if missed else "",
         needs=needs,
+        traceback=shown.traceback if shown else "",
     )
 
 
@@ -284,8 +290,10 @@ class _Plain:
         if self._guardian is not None:
             self._guardian.dismiss()
         seconds = round(self._seconds or time.monotonic() - self._began, 2)
-        link = frames.parse_traceback(files.read_tail(self._stderr, 64_000))
-        return ProgramEnd(status if is_over else None, link, seconds)
+        text = files.read_tail(self._stderr, 64_000)
+        traceback = python_traceback.shorten_traceback(text, run_names.REPRO_FILE)
+        link = frames.parse_traceback(text)
+        return ProgramEnd(status if is_over else None, link, seconds, traceback)
 
 
 def ends_alike(first: ProgramEnd, second: ProgramEnd) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,9 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         draft.add_text(run_names.ORIGINAL_FILE, chosen.original)
     known = redactor.redact_value(capture.environment.facts)
     facts = _facts(capture, known, program, missing, ablation, redactor)
+    traces = [name for name in draft.files if name.startswith("trace/")]
+    traces.sort(key=lambda name: -len(draft.files[name]))
+    facts = dataclasses.replace(facts, traces=tuple(f"{name}.gz" for name in traces))
     if has_failed and capture.verdict.responsible != "reprokit":
         paths.url = _add_issue(facts, draft, missing)
     try:
@@ -125,6 +129,15 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         data = writer.build_tarball(
             draft, lambda *details: issue_text.render_pack_readme(facts, *details)
         )
+        if paths.url and traces and not any(name in draft.files for name in facts.traces):
+            # the trace did not fit into the tarball, so the issue must not name it
+            facts = dataclasses.replace(facts, traces=())
+            _add_issue(facts, draft, missing)
+            for name in (n for n in draft.files if n.startswith("issue")):
+                files.write_atomically(folder / name, draft.files[name])
+            data = writer.build_tarball(
+                draft, lambda *details: issue_text.render_pack_readme(facts, *details)
+            )
         label, kind = capture.request.target.label, capture.verdict.kind
         name = f"reprokit-{label}-{kind}-{capture.signature.id}.tar.gz"
         paths.pack = writer.write_tarball(data, run.output, name)
@@ -148,6 +161,7 @@ def _add_issue(
         missing.append(Missing(run_names.ISSUE_FILE, f"it could not be rendered: {problem!r}"))
         return ""
     draft.add_text(run_names.ISSUE_FILE, issue.joined)
+    draft.add_text(run_names.TITLE_FILE, issue.title + "\n")
     for name in ("describe", "error_logs", "versions"):
         draft.add_text(f"issue/{name}.md", getattr(issue, name))
     if issue.url:
@@ -177,4 +191,7 @@ def _facts(
         configs=redactor.redact_value(journals.last_event_of_type(ConfigChanged).changed),
         missing=redactor.redact_value(tuple(missing)),
         ablation=redactor.redact_value(ablation),
+        traceback=(
+            redactor.redact_text(program.proof.traceback) if isinstance(program, Repro) else ""
+        ),
     )

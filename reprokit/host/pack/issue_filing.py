@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from reprokit.core.judge.responsible import responsibility
+from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import issue_search
 from reprokit.host.pack import issue_forms, writer
 from reprokit.host.pack.reopen import OpenedPack
+from reprokit.host.report import markdown
 
 MAX_FIELD_CHARS = 65_536
 """GitHub refuses a body with more characters, over all fields."""
@@ -34,6 +36,7 @@ class FormFiling:
 
     form: str
     """A name of ``issue_forms.FORMS``."""
+    title: str
     url: str
     fields: tuple[FormField, ...]
     size: int
@@ -65,9 +68,12 @@ def prepare_filing(opened: OpenedPack) -> FormFiling:
         files = tuple(file for file in wanted if file in opened.pack.files)
         texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in files]
         fields.append(FormField(name, files, "\n\n".join(texts) + "\n" if files else ""))
+    written = opened.pack.files.get(run_names.TITLE_FILE, b"").decode("utf-8", "replace").strip()
+    title = markdown.issue_title(markdown.one_line(written or opened.signature.title, 200))
     return FormFiling(
         form.name,
-        issue_forms.issue_form_url(opened.signature.title, repository),
+        title,
+        issue_forms.issue_form_url(title, repository),
         tuple(fields),
         opened.pack.path.stat().st_size,
         issue_search.search_query(opened.signature, repository),

@@ -24,7 +24,6 @@ class IssueForm:
     name: str
     template: str
     """File name of the form in the repository."""
-    title_prefix: str
     layout: str
     """Template below ``templates/issue`` of the whole issue, whose sections are the fields."""
     fields: Mapping[str, tuple[str, ...]]
@@ -35,7 +34,6 @@ FORMS = {
     UPSTREAM["torch"]: IssueForm(
         "pytorch",
         "pt2-bug-report.yml",
-        "[torch.compile] ",
         "issue.md.j2",
         {
             "Describe the bug": ("issue/describe.md",),
@@ -46,7 +44,6 @@ FORMS = {
     UPSTREAM["triton"]: IssueForm(
         "triton",
         "bug.yml",
-        "",
         "triton.md.j2",
         {
             "Describe the bug": ("issue/describe.md", "issue/error_logs.md"),
@@ -69,7 +66,7 @@ def issue_form_url(title: str, repository: str) -> str:
     address = f"https://github.com/{repository}/issues/new"
     chars = 200
     while True:
-        heading = form.title_prefix + markdown.one_line(markdown.issue_title(title), chars)
+        heading = markdown.one_line(markdown.issue_title(title), chars)
         query = urlencode({"template": form.template, "title": heading})
         if len(query) + len(address) < MAX_URL_CHARS:
             return f"{address}?{query}"

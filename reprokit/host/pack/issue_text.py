@@ -5,7 +5,9 @@ The texts of an issue are in ``templates/``; an unknown name in a template is an
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +15,14 @@ from reprokit import __version__
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.judge.responsible.responsibility import UPSTREAM
-from reprokit.core.judge.stacks.evidence import main_stacks
+from reprokit.core.judge.stacks import python_traceback
+from reprokit.core.judge.stacks.evidence import blamed_exception, main_stacks
+from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract import run_names
+from reprokit.core.triage import issue_title
 from reprokit.host.minimize.proven import Candidate, Repro
 from reprokit.host.pack.issue_forms import FORMS, issue_form_url
 from reprokit.host.report import markdown
@@ -27,8 +33,8 @@ MAX_ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is for the text of the user."""
 MAX_REPRO_CHARS = 24_000
 """A longer repro is only in the pack."""
-MAX_REMARKS = 4
-"""Remarks of the compiler in an issue; the report has all of them."""
+MAX_LINES = 80
+"""Lines before the versions. A maintainer reads the whole text only if it is short."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,17 @@ class IssueFacts:
     missing: tuple[Missing, ...]
     ablation: dict[str, Any] = field(default_factory=dict)
     """``ablation.json``; empty if no ablation step ran."""
+    traceback: str = ""
+    """The traceback of the repro, as :mod:`python_traceback` shortens it; empty without one."""
+    traces: tuple[str, ...] = ()
+    """The files of the tarball with the TORCH_TRACE, the largest first."""
 
 
 @dataclass(frozen=True)
 class IssueText:
     """The texts of an issue, ready to paste."""
 
+    title: str
     describe: str
     error_logs: str
     versions: str
@@ -61,80 +72,151 @@ class IssueText:
     url: str
 
 
-def make_issue(facts: IssueFacts) -> IssueText:
-    """Render the issue, and cut its longest parts in the middle until it fits."""
-    repro_chars, log_chars, env_chars = MAX_REPRO_CHARS, 16_000, 12_000
-    while True:
-        rendered = _render(facts, repro_chars, log_chars, env_chars)
-        over = len(rendered.joined) - MAX_ISSUE_CHARS
-        if over <= 0 or repro_chars < 500:
-            return rendered
-        repro_chars, log_chars, env_chars = (
-            repro_chars * 3 // 4,
-            log_chars * 3 // 4,
-            env_chars * 3 // 4,
+@dataclass(frozen=True)
+class _Limits:
+    """How long the parts of an issue may be."""
+
+    repro_chars: int = MAX_REPRO_CHARS
+    log_chars: int = 16_000
+    environment_chars: int = 12_000
+    details: int = 16
+    """Lines of the collapsed part of the description."""
+    frames: int = python_traceback.MAX_FRAMES
+    log_lines: int = 12
+
+    def with_fewer_characters(self) -> _Limits:
+        return dataclasses.replace(
+            self,
+            repro_chars=self.repro_chars * 3 // 4,
+            log_chars=self.log_chars * 3 // 4,
+            environment_chars=self.environment_chars * 3 // 4,
         )
 
+    def with_fewer_lines(self) -> _Limits:
+        if self.log_lines:
+            return dataclasses.replace(self, log_lines=self.log_lines - 4)
+        if self.details > 4:
+            return dataclasses.replace(self, details=self.details - 2)
+        return dataclasses.replace(self, frames=max(3, self.frames - 1))
 
-def _render(facts: IssueFacts, repro_chars: int, log_chars: int, env_chars: int) -> IssueText:
-    seen = facts.seen
+
+def make_issue(facts: IssueFacts) -> IssueText:
+    """Render the issue. Cut its longest parts until it fits into the limits of GitHub and, as far
+    as the repro allows it, into ``MAX_LINES``.
+    """
+    limits = _Limits()
+    while True:
+        rendered = _render(facts, limits)
+        if len(rendered.joined) > MAX_ISSUE_CHARS and limits.repro_chars >= 500:
+            limits = limits.with_fewer_characters()
+            continue
+        lines = len(rendered.joined.removesuffix(rendered.versions).splitlines())
+        shorter = limits.with_fewer_lines()
+        if lines <= MAX_LINES or shorter == limits:
+            return rendered
+        limits = shorter
+
+
+def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
+    seen, verdict = facts.seen, facts.verdict
     describe = _fill(
         "issue/describe.md.j2",
-        verdict=facts.verdict,
-        signature=facts.signature,
-        version=__version__,
-        eager=_eager(seen),
-        answers=seen.answers,
-        explain=hang_causes.explain_cause(facts.verdict),
-        also=hang_causes.explain_also(facts.verdict),
-        graphs=_graphs(seen),
-        seconds=seen.seconds,
-        cpu_s=seen.cpu_s,
-        peak_rss_bytes=seen.peak_rss_bytes,
-        evidence=[*facts.verdict.evidence[:8], *map(str, seen.remarks[:MAX_REMARKS])],
-        growth="\n".join(seen.growth.get("table", ())),
-        command=cut_text(facts.command, 2_000),
+        verdict=verdict,
+        why_not_filed=responsibility.why_not_filed(verdict),
+        summary=_summary(facts),
         program=Markdown(
             program_section(
-                facts.program, repro_chars, facts.is_simulated and not seen.kernel
+                facts.program, limits.repro_chars, facts.is_simulated and not seen.kernel
             ).strip()
         ),
-        kernel=seen.kernel,
-        device=facts.verdict.simulated,
-        configs=cut_text(_configs(facts.configs), 3_000),
+        is_kernel=bool(seen.kernel),
+        has_repro=isinstance(facts.program, Repro),
         ablation=facts.ablation,
-        why_not_filed=responsibility.why_not_filed(facts.verdict),
+        growth="\n".join(seen.growth.get("table", ())),
+        details=_details(facts)[: limits.details],
+        command=cut_text(facts.command, 2_000),
+        configs=cut_text(_configs(facts.configs), 3_000),
     )
-    stack, stack_about = _stack(seen)
+    stack, stack_about = _stack(seen, verdict, 2 * limits.frames)
+    log = seen.stderr_tail.strip().splitlines()[-limits.log_lines :] if limits.log_lines else []
     error_logs = _fill(
         "issue/error_logs.md.j2",
-        traceback=cut_text(_traceback(seen), log_chars // 2),
-        stack=cut_text(stack, log_chars // 2),
+        traceback=cut_text(_traceback(facts, limits.frames), limits.log_chars // 2),
+        stack=cut_text(stack, limits.log_chars // 2),
         stack_about=stack_about,
-        answers=seen.answers,
-        stderr=cut_text(seen.stderr_tail.strip(), log_chars // 2),
+        answers=[row for row in seen.answers if "\n" in row.answer] if limits.log_lines else [],
+        stderr=cut_text("\n".join(log), limits.log_chars // 2),
+        log_lines=limits.log_lines,
+        traces=facts.traces,
     )
     versions = _fill(
         "issue/versions.md.j2",
-        collect_env=cut_text(facts.collect_env.strip(), env_chars),
+        collect_env=cut_text(facts.collect_env.strip(), limits.environment_chars),
         no_collect_env=next(
             (m.why for m in facts.missing if "collect_env" in m.what), "it did not run"
         ),
-        facts=cut_text(json.dumps(facts.environment, indent=1, default=repr), env_chars // 2),
+        facts=cut_text(
+            json.dumps(facts.environment, indent=1, default=repr), limits.environment_chars // 2
+        ),
         variables=cut_text("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
     )
-    repository = responsibility.repository_for(facts.verdict)
+    repository = responsibility.repository_for(verdict)
     default = FORMS[UPSTREAM["torch"]]
     form = FORMS[UPSTREAM["triton"]] if seen.kernel else FORMS.get(repository, default)
+    title = markdown.issue_title(
+        issue_title.make_issue_title(verdict, facts.signature.parts, seen, facts.program.text)
+    )
     joined = _fill(
         f"issue/{form.layout}",
         describe=Markdown(describe.strip()),
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
     )
-    return IssueText(
-        describe, error_logs, versions, joined, issue_form_url(facts.signature.title, repository)
+    url = issue_form_url(title, repository)
+    return IssueText(title, describe, error_logs, versions, joined, url)
+
+
+def _summary(facts: IssueFacts) -> str:
+    """Return the first paragraph: what fails, without the compiler too or not, where and when."""
+    sentences = [issue_title.first_sentence(facts.verdict, facts.seen)]
+    proof = facts.program.proof if isinstance(facts.program, Repro) else None
+    if facts.seen.kernel:
+        sentences.append("The kernel was compiled alone, by `triton.compile`: torch is not needed.")
+    elif proof is not None and proof.eager:
+        eager = "passes" if proof.eager == "passes" else f"ends like this: {proof.eager}"
+        sentences.append(f"Without `torch.compile` the program {eager}.")
+    elif facts.seen.eager or facts.seen.comparison is not None:
+        sentences.append(f"Without `torch.compile`: {_eager(facts.seen)}.")
+    version = re.search(r"^PyTorch version: (\S+)", facts.collect_env, re.MULTILINE)
+    torch = f" with torch {version[1]}" if version else ""
+    sentences += [f"It failed{torch}."] if torch else []
+    return " ".join(sentences)
+
+
+def _details(facts: IssueFacts) -> list[str]:
+    """Return the lines of the collapsed part, the most useful first."""
+    verdict, seen = facts.verdict, facts.seen
+    rows = [
+        f"signature `{facts.signature.id}` (reprokit {__version__}, algorithm"
+        f" {facts.signature.algorithm}): `{facts.signature.title.replace('`', chr(39))}`"
+    ]
+    if explain := hang_causes.explain_cause(verdict):
+        rows.append(f"cause `{verdict.cause}`: {explain}")
+    if responsibility.why_not_filed(verdict) and verdict.responsible:
+        rows.append(
+            "; ".join([f"responsible: {verdict.responsible}", *verdict.responsible_because])
+        )
+    rows += [f"simulated device: {verdict.simulated[0]}"] if verdict.simulated else []
+    rows += [f"also {row}" for row in hang_causes.explain_also(verdict)]
+    rows += [f"{name} at work: `{value}`" for name, value in verdict.work.items()]
+    rows += verdict.path[:6]
+    rows += [f"{a.question}: {a.answer}" for a in seen.answers if "\n" not in a.answer]
+    rows.append(
+        f"{_graphs(seen)}; {seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds,"
+        f" {seen.peak_rss_bytes / 1e6:.0f} MB at most"
     )
+    rows += [*verdict.evidence, *map(str, seen.remarks)]
+    return rows + [f"different from the real device: {row}" for row in verdict.simulated[1:]]
 
 
 def program_section(shown: Repro | Candidate, max_chars: int, is_simulated: bool = False) -> str:
@@ -220,39 +302,32 @@ def _configs(configs: dict[str, dict[str, str]]) -> str:
     )
 
 
-def _traceback(seen: Observation) -> str:
-    raised = seen.raised or (seen.compile_failures[-1] if seen.compile_failures else None)
-    if raised is None:
+def _traceback(facts: IssueFacts, max_frames: int) -> str:
+    """Return the traceback of the repro, or else of the run."""
+    seen = facts.seen
+    if facts.verdict.kind in ("hang", "slow-compile", "crash") and not facts.traceback:
         return ""
-    rows = []
-    for link in raised.chain:
-        frames = link.frames
-        rows.append(f"{link.type}: {cut_text(link.message.strip(), 4_000)}")
-        rows += [f"  {f.file}:{f.line} in {f.function}" for f in frames[:30]]
-        if len(frames) > 30:
-            rows.append(f"  ... {len(frames) - 30} more frames")
-    return "\n".join(rows)
+    if facts.traceback:
+        return (
+            python_traceback.shorten_traceback(facts.traceback, run_names.REPRO_FILE, max_frames)
+            or facts.traceback
+        )
+    raised = blamed_exception(seen)
+    return python_traceback.render_exception(root_cause(raised), max_frames) if raised else ""
 
 
-def _stack(seen: Observation) -> tuple[str, str]:
+def _stack(seen: Observation, verdict: Verdict, max_frames: int) -> tuple[str, str]:
     """Return the stack of the thread with the fatal signal, or of the main thread, and its
     origin.
     """
     for fault in seen.faults:
         if fault.frames:
-            return (
-                "\n".join(
-                    [
-                        fault.headline,
-                        *(f"  {f.file}:{f.line} in {f.function}" for f in fault.frames[:60]),
-                    ]
-                ),
-                "at the fatal signal",
-            )
-    stacks = main_stacks(seen)
+            stack = python_traceback.render_stack(fault.frames, max_frames)
+            return f"{fault.headline}\n{stack}", "at the fatal signal"
+    stacks = main_stacks(seen) if verdict.kind in ("hang", "slow-compile", "unknown") else []
     if stacks:
-        rows = [f"  {f.file}:{f.line} in {f.function}" for f in stack_above_compiler(stacks[-1])]
-        return "\n".join(rows), f"the last of {len(stacks)} dumps"
+        stack = python_traceback.render_stack(stack_above_compiler(stacks[-1]), max_frames)
+        return stack, f"the last of {len(stacks)} dumps"
     return "", ""
 
 

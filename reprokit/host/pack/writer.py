@@ -48,7 +48,7 @@ file.
 
 FILE_DESCRIPTIONS = (
     (run_names.ISSUE_FILE, "the whole issue, with the headings of PyTorch's form"),
-    ("issue/", "one file for each field of the form, and the short URL"),
+    ("issue/", "the title, one file for each field of the form, and the short URL"),
     (
         run_names.REPORT_FILE,
         "cause, timeline and stacks, with figures; opens in any browser, without a network",

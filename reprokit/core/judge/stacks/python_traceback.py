@@ -1,0 +1,118 @@
+"""Write tracebacks and stacks as Python does, with only the frames of torch and other packages.
+
+The paths of a machine, and the frames of the program itself, say nothing to a reader of an issue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.records.dumps import Frame, Link
+from reprokit.core.shared import cuts
+
+HEADER = "Traceback (most recent call last):"
+MAX_FRAMES = 8
+MAX_MESSAGE_LINES = 6
+MAX_LINE_CHARS = 300
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+_LEFT_OUT = re.compile(r"  \[(\d+) outer frames? left out\]")
+_HINT = re.compile(r"Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|For even more dev")
+"""Advice of torch after a message, which is the same in every report."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    file: str
+    line: str
+    function: str
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        head = f'  File "{self.file}", line {self.line}, in {self.function}'
+        return f"{head}\n    {self.source}" if self.source else head
+
+
+def shorten_traceback(text: str, program: str = "", max_frames: int = MAX_FRAMES) -> str:
+    """Return the last traceback in ``text``, such as the stderr of a program; empty without one.
+
+    It has the innermost ``max_frames`` frames of packages, whose files are relative to
+    ``site-packages``. A frame in the file ``program`` is kept if there is no frame of a package.
+    """
+    start = text.rfind(HEADER)
+    if start < 0:
+        return ""
+    entries: list[_Entry] = []
+    message: list[str] = []
+    before = 0
+    for row in text[start + len(HEADER) :].strip("\n").splitlines():
+        if (match := _FRAME.fullmatch(row)) and not message:
+            entries.append(_Entry(match["file"], match["line"], match["function"]))
+        elif (match := _LEFT_OUT.fullmatch(row)) and not entries:  # it is shortened already
+            before = int(match[1])
+        elif row.startswith("  ") and entries and not message:
+            if row.startswith("    ") and not entries[-1].source and set(row) - set(" ^~"):
+                last = entries[-1]
+                entries[-1] = _Entry(last.file, last.line, last.function, row.strip())
+        else:
+            message.append(row)
+    return _render(entries, message, program, max_frames, before)
+
+
+def render_exception(link: Link, max_frames: int = MAX_FRAMES) -> str:
+    """Return an exception that the agent recorded as a traceback."""
+    entries = _entries(reversed(link.frames))
+    message = f"{link.type}: {link.message}" if link.message.strip() else link.type
+    return _render(entries, message.strip().splitlines(), "", max_frames)
+
+
+def render_stack(stack: Sequence[Frame], max_frames: int = 2 * MAX_FRAMES) -> str:
+    """Return a stack, which has the innermost frame first, as Python writes it: the innermost
+    frame last.
+    """
+    kept, left_out = _kept(_entries(reversed(stack)), "", max_frames)
+    return "\n".join([*_left_out(left_out), *(entry.text for entry in kept)])
+
+
+def _entries(frames: Iterable[Frame]) -> list[_Entry]:
+    return [_Entry(f.file, str(f.line), f.function) for f in frames]
+
+
+def _render(
+    entries: list[_Entry], message: list[str], program: str, max_frames: int, before: int = 0
+) -> str:
+    kept, left_out = _kept(entries, program, max_frames)
+    left_out += before
+    rows = [cuts.cut_head(row, MAX_LINE_CHARS) for row in _message_rows(message)]
+    if not kept:
+        return "\n".join(rows)
+    return "\n".join([HEADER, *_left_out(left_out), *(entry.text for entry in kept), *rows])
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"  [{count} outer frame{'s' if count > 1 else ''} left out]"] if count else []
+
+
+def _kept(entries: list[_Entry], program: str, max_frames: int) -> tuple[list[_Entry], int]:
+    """Return the innermost frames of packages, and how many outer ones are left out."""
+    named = [
+        _Entry(name, e.line, e.function, e.source)
+        for e in entries
+        if not (name := fr.normalise_file(e.file)).startswith("<") or name == "<generated>"
+    ]
+    if not named and program:
+        own = [e for e in entries if e.file == program or e.file.endswith(f"/{program}")]
+        named = [_Entry(program, e.line, e.function, e.source) for e in own]
+    return named[-max_frames:], max(0, len(named) - max_frames)
+
+
+def _message_rows(message: list[str]) -> list[str]:
+    """Return the lines of the message without torch's advice, at most ``MAX_MESSAGE_LINES``."""
+    end = next((i for i, row in enumerate(message) if _HINT.match(row)), len(message))
+    rows = [row for row in message[:end] if row.strip()]
+    if len(rows) <= MAX_MESSAGE_LINES:
+        return rows
+    return [*rows[:MAX_MESSAGE_LINES], f"[{len(rows) - MAX_MESSAGE_LINES} more lines]"]
