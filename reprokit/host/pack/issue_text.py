@@ -35,6 +35,8 @@ MAX_REPRO_CHARS = 24_000
 """A longer repro is only in the pack."""
 MAX_LINES = 80
 """Lines before the versions. A maintainer reads the whole text only if it is short."""
+HEADING_LINES = 6
+"""The lines of the two headings before these parts, and the empty lines around them."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def make_issue(facts: IssueFacts) -> IssueText:
         if len(rendered.joined) > MAX_ISSUE_CHARS and limits.repro_chars >= 500:
             limits = limits.with_fewer_characters()
             continue
-        lines = len(rendered.joined.removesuffix(rendered.versions).splitlines())
+        parts = rendered.describe.strip(), rendered.error_logs.strip()
+        lines = sum(len(part.splitlines()) for part in parts) + HEADING_LINES
         shorter = limits.with_fewer_lines()
         if lines <= MAX_LINES or shorter == limits:
             return rendered

@@ -5,6 +5,7 @@ The paths of a machine, and the frames of the program itself, say nothing to a r
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -71,10 +72,17 @@ def render_exception(link: Link, max_frames: int = MAX_FRAMES) -> str:
 
 def render_stack(stack: Sequence[Frame], max_frames: int = 2 * MAX_FRAMES) -> str:
     """Return a stack, which has the innermost frame first, as Python writes it: the innermost
-    frame last.
+    frame last. Frames of the program have the name of their file.
     """
-    kept, left_out = _kept(_entries(reversed(stack)), "", max_frames)
-    return "\n".join([*_left_out(left_out), *(entry.text for entry in kept)])
+    entries = [
+        dataclasses.replace(entry, file=entry.file.rpartition("/")[2])
+        if fr.normalise_file(entry.file) == "<user>"
+        else dataclasses.replace(entry, file=fr.normalise_file(entry.file))
+        for entry in _entries(reversed(stack))
+        if fr.normalise_file(entry.file) != "<agent>"
+    ]
+    left_out = max(0, len(entries) - max_frames)
+    return "\n".join([*_left_out(left_out), *(entry.text for entry in entries[-max_frames:])])
 
 
 def _entries(frames: Iterable[Frame]) -> list[_Entry]:
