@@ -25,7 +25,7 @@ _TORCH_TREE = re.compile(
 _NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
 """Files that are already normalised."""
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
-_AGENT = re.compile(r".*/(?:_reprokit|reprokit/(?:agent|core))/.*")
+_AGENT = re.compile(r".*/(?:_reprokit|reprokit/(?:agent|core|integrations))/.*")
 
 
 def normalise_file(file: str) -> str:
