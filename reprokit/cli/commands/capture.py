@@ -146,7 +146,7 @@ def capture(
     """Run TARGET under instrumented torch.compile, report what happened, and write a pack.
 
     TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory
-    that returns (model, args), or a command after --.
+    that returns (model, args), a notebook, or a command after --.
 
     \b
     Examples:
@@ -154,6 +154,7 @@ def capture(
       reprokit capture --model llama8b --layers 4 --train --backend aot_eager
       reprokit capture hf:llama --layers 2 --set hidden_size=512
       reprokit capture model.py:make --dynamic --timeout 120
+      reprokit capture notebook.ipynb
       reprokit capture -- python train.py --steps 10
       torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
     """
@@ -206,8 +207,16 @@ def read_request(
     from reprokit.host.request import interpreter
     from reprokit.host.request.run_request import DEADLINE_S, Request
     from reprokit.host.request.target import parse_command, parse_target
+    from reprokit.integrations import notebook_command
 
     command = ctx.meta.get("command")
+    notebook = target or model
+    is_alone = command is None and not (target and model)
+    if notebook is not None and notebook_command.is_notebook(notebook) and is_alone:
+        python = shared.interpreter_option(options["python"])
+        command, target, model = notebook_command.command_of_notebook(notebook, python), None, None
+    else:
+        notebook = None
     if rest:
         raise BadInput(
             f"{target!r} is followed by {rest[0]!r}; write a command after two dashes: reprokit"
@@ -238,9 +247,9 @@ def read_request(
         "proofs": options["proofs"],
     }
     if command is not None:
-        _refuse_with_command(ctx)
+        _refuse_with_command(ctx, is_notebook=notebook is not None)
         return Request(
-            parse_command(command),
+            parse_command(command, notebook or ""),
             **watching,
             logs=_logs(options["logs"]),
             has_trace=not options["no_trace"],
@@ -309,8 +318,10 @@ def _weights(parsed: Target, knobs: dict[str, Any], options: dict[str, Any]) -> 
     return weights if simulated_gpu.has_memory_for(needed) else "fake"
 
 
-def _refuse_with_command(ctx: click.Context) -> None:
-    """Raise BadInput for an option that has an effect only on a factory target."""
+def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
+    """Raise BadInput for an option that has an effect only on a factory target. A notebook, too,
+    runs in the interpreter of ``--python``.
+    """
     from click.core import ParameterSource
 
     from reprokit.core.shared.errors import BadInput
@@ -331,7 +342,7 @@ def _refuse_with_command(ctx: click.Context) -> None:
         "tensor_parallel",
         "compare_simulated",
         "weights",
-        "python",
+        *(() if is_notebook else ("python",)),
     )
     used = [n for n in shaping if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
     spelled = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}

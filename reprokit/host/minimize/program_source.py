@@ -114,6 +114,9 @@ def _script(journals: Journals) -> tuple[str, str]:
             folder = path.parent
         if not index or path.suffix != ".py" or not path.is_file() or "site-packages" in path.parts:
             continue  # such as a worker that torch started
+        if path.parts[-2:] == ("integrations", "run_notebook.py"):
+            refused = refused or "the command runs a notebook"
+            continue
         if path.stat().st_mtime > process.t:
             refused = refused or f"{path.name} has changed since it ran"
             continue

@@ -22,8 +22,8 @@ class Target:
     kind: str
     """``zoo``, ``hf``, ``file``, ``module`` or ``command``."""
     place: str = ""
-    """The file or module of a factory, or the configuration file of a model type; otherwise
-    empty.
+    """The file or module of a factory, the configuration file of a model type, or the notebook that
+    a command runs; otherwise empty.
     """
     name: str = ""
     """The zoo name, the model type of transformers, or the factory."""
@@ -41,6 +41,7 @@ class Target:
         script = next(
             (w for w in self.command if w.endswith(".py")), self.command[0] if self.command else ""
         )
+        script = self.place if self.kind == "command" and self.place else script
         text = private_names.get_redactor().redact_file_name(
             (words.get(self.kind) or Path(script).stem).replace("/", "-")
         )
@@ -52,7 +53,7 @@ class Target:
         import shlex
 
         if self.kind == "command":
-            return "-- " + shlex.join(self.command)
+            return shlex.quote(self.place) if self.place else "-- " + shlex.join(self.command)
         if self.kind == "hf":
             return f"hf:{self.place or self.name}"
         return self.name if self.kind == "zoo" else f"{self.place}:{self.name}"
@@ -119,13 +120,15 @@ def _parse_hf(words: str) -> Target:
     return Target("hf", str(path.resolve()))
 
 
-def parse_command(words: tuple[str, ...]) -> Target:
-    """Parse a command line. Raises BadInput if there is nothing to run."""
+def parse_command(words: tuple[str, ...], notebook: str = "") -> Target:
+    """Parse a command line, which runs ``notebook`` if that is not empty. Raises BadInput if there
+    is nothing to run.
+    """
     if not words:
         raise BadInput("there is no command after --; write: reprokit capture -- python train.py")
     if shutil.which(words[0]) is None:
         raise BadInput(f"there is no program {words[0]!r} to run; check the name and PATH")
-    return Target("command", command=words)
+    return Target("command", notebook, command=words)
 
 
 def _near_file(path: Path) -> str:

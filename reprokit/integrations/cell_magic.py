@@ -1,0 +1,129 @@
+"""The cell magic ``%%reprokit``: capture a cell of a notebook, in a new process.
+
+    %load_ext reprokit
+
+    %%reprokit [--cells 1-3,5|all] [OPTIONS OF reprokit capture]
+    torch.compile(model)(x)
+
+The new process does not have the variables of the kernel. ``--cells`` names the inputs, ``In[1]``
+and so on, that run there before the cell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+class _UsageProblem(ValueError):
+    """The line of the magic is wrong; the text says why."""
+
+
+def register_magic(shell: Any) -> None:
+    """Add ``%%reprokit`` to an IPython shell."""
+
+    def reprokit(line: str, cell: str) -> None:
+        """Capture this cell: %%reprokit [--cells 1-3,5|all] [OPTIONS OF reprokit capture]."""
+        capture_cell(shell, line, cell)
+
+    shell.register_magic_function(reprokit, magic_kind="cell", magic_name="reprokit")
+
+
+def capture_cell(shell: Any, line: str, cell: str) -> None:
+    """Run ``reprokit capture`` on a cell, and print what it prints.
+
+    A wrong line prints one line. A failure of the cell raises nothing: it is the result.
+    """
+    history: list[str] = shell.history_manager.input_hist_raw
+    try:
+        numbers, options = read_line(line, len(history) - 1)
+    except _UsageProblem as problem:
+        print(f"reprokit: {problem}")  # noqa: T201 - the output of the cell
+        return
+    named = [(f"In[{number}]", history[number]) for number in numbers]
+    with tempfile.TemporaryDirectory(prefix="reprokit-cell-") as folder:
+        notebook = Path(folder) / "cell.ipynb"
+        notebook.write_text(notebook_text([*named, (f"In[{len(history) - 1}]", cell)]), "utf-8")
+        words = ["capture", str(notebook), "--python", sys.executable, *options]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "reprokit", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        _print_output(child)
+
+
+def read_line(line: str, last: int) -> tuple[list[int], list[str]]:
+    """Return the numbers of ``--cells``, and the other words of the line.
+
+    ``last`` is the number of the cell itself, which runs in any case. Raises ValueError.
+    """
+    try:
+        words = shlex.split(line)
+    except ValueError as problem:
+        raise _UsageProblem(f"{line!r}: {problem}") from None
+    numbers: list[int] = []
+    options: list[str] = []
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        name, equals, value = word.partition("=")
+        if name != "--cells":
+            options.append(word)
+            continue
+        if not equals:
+            value = words[position] if position < len(words) else ""
+            position += 1
+        numbers += _read_ranges(value, last)
+    return numbers, options
+
+
+def _read_ranges(text: str, last: int) -> list[int]:
+    if text == "all":
+        return list(range(1, last))
+    numbers: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        first, end = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= first <= end < last:
+            raise _UsageProblem(
+                f"--cells {text!r}: {part!r} names no inputs before In[{last}]; write a number, a"
+                " range such as 1-3, or all"
+            )
+        numbers += range(first, end + 1)
+    return numbers
+
+
+def notebook_text(cells: list[tuple[str, str]]) -> str:
+    """Return a notebook with these code cells, each a pair of its name and its source."""
+    rows = [
+        {"cell_type": "code", "metadata": {"reprokit": {"name": name}}, "source": source}
+        for name, source in cells
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": rows})
+
+
+def _print_output(child: subprocess.Popen[str]) -> None:
+    """Print the lines of a child until it ends.
+
+    An interrupt of the kernel reaches the child too. It then writes its pack and ends.
+    """
+    assert child.stdout is not None
+    while True:
+        try:
+            for line in child.stdout:
+                print(line, end="")  # noqa: T201 - the output of the cell
+            child.wait()
+            return
+        except KeyboardInterrupt:
+            continue
