@@ -110,8 +110,10 @@ LIMIT_KEYS: dict[str, tuple[type | tuple[type, ...], str, Callable[[Any], bool]]
 
 
 def _limits(table: TomlTable, usual: JobLimits) -> JobLimits:
-    limits = {
-        name: table.take_value(name, kind, words, getattr(usual, name), check)
+    limits: dict[str, Any] = {
+        name: table.take_seconds(name, words, getattr(usual, name), check)
+        if name.endswith("_s")
+        else table.take_value(name, kind, words, getattr(usual, name), check)
         for name, (kind, words, check) in LIMIT_KEYS.items()
     }
     return JobLimits(**limits)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.request import durations
+from reprokit.host.system import host_log
 
 
 class TomlLocations:
@@ -85,6 +87,26 @@ class TomlTable:
         ):
             raise self.error_at(key, f"{value!r} is not {words}")
         return value
+
+    def take_seconds(
+        self, key: str, words: str, default: float, check: Callable[[float], bool]
+    ) -> float:
+        """Return seconds that ``check`` accepts, from a number or a duration such as ``10m``.
+
+        ``words`` describes valid values in the BadInput for other values.
+        """
+        value = self.values.get(key, default)
+        seconds = float("nan")
+        if isinstance(value, str):
+            with host_log.suppress(ValueError):
+                seconds = durations.parse_duration(value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            seconds = value
+        if not check(seconds):
+            raise self.error_at(
+                key, f"{value!r} is not {words}, nor a duration such as {durations.EXAMPLES}"
+            )
+        return seconds
 
     def take_texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return a text or a list of texts as a tuple; raises BadInput for other values."""
