@@ -8,7 +8,8 @@ import sys
 import click
 
 from reprokit import __version__
-from reprokit.cli.shared import out
+from reprokit.cli.shared import config_file, out
+from reprokit.cli.shared.command_classes import CommandGroup, Option
 from reprokit.host.system import inherited_settings, interrupts
 
 COMMANDS = {
@@ -32,32 +33,7 @@ STOPS_GIT = 128
 """``git bisect run`` takes a lower exit code as a result for the commit: 2 would mean bad."""
 
 
-def _show_log(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
-    if is_wanted:
-        from reprokit.host.system import host_log
-
-        host_log.show_log(out.print_line)
-
-
-def _add_verbose(command: click.Command) -> None:
-    """Add the option ``--verbose`` to a command, or to each command of a group."""
-    if isinstance(command, click.Group):
-        for part in command.commands.values():
-            _add_verbose(part)
-    elif not any(option.name == "verbose" for option in command.params):
-        command.params.append(
-            click.Option(
-                ["-v", "--verbose"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=_show_log,
-                help="Show the log on stderr; it is also in reprokit.log in the run directory.",
-            )
-        )
-
-
-class _Lazy(click.Group):
+class _Lazy(CommandGroup):
     """A group that imports a command only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,24 +44,57 @@ class _Lazy(click.Group):
             return None
         command = getattr(importlib.import_module(f"reprokit.cli.commands.{name}"), name)
         assert isinstance(command, click.Command)
-        _add_verbose(command)
         return command
+
+    def handle_bad_command_name(
+        self, bad_name: str, valid_names: list[str], error: click.UsageError
+    ) -> click.UsageError:
+        return super().handle_bad_command_name(bad_name, [*COMMANDS], error)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
 
+def _isolate(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
+        ctx.meta[config_file.IS_ISOLATED] = True
+        ctx.auto_envvar_prefix = None
+
+
 @click.group(
     cls=_Lazy,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": config_file.PREFIX,
+    },
     epilog=(
         "Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130"
         " interrupted."
     ),
 )
+@click.option(
+    "--config",
+    cls=Option,
+    type=click.Path(),
+    help=(
+        "Read the options of this file; default: the nearest reprokit.toml, or pyproject.toml with"
+        " [tool.reprokit]."
+    ),
+)
+@click.option(
+    "--isolated",
+    cls=Option,
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    allow_from_autoenv=False,
+    callback=_isolate,
+    help="Read no file, and of the variables only those that the help of a command shows.",
+)
 @click.version_option(__version__, prog_name="reprokit")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context, config: str | None) -> None:
     """Turn a failing, hanging or crashing torch.compile run into a reproduction pack for its
     maintainers.
 
@@ -94,6 +103,7 @@ def cli() -> None:
     reprokit capture model.py:make_model --mode max-autotune
     reprokit capture -- python train.py --steps 10
     """
+    ctx.meta[config_file.NAMED_FILE] = config
 
 
 def _keep_traceback() -> str:
@@ -112,6 +122,15 @@ def _keep_traceback() -> str:
         )
 
 
+def _stop(code: str, message: str) -> None:
+    """Print one line on stderr. With ``--json``, print the error on stdout too."""
+    from reprokit.cli.documents.error_documents import error_document
+
+    out.print_line(message)
+    if out.SETTINGS.is_json and not out.RESULTS.has_json:
+        out.RESULTS.print_json(error_document(code, message))
+
+
 def main() -> None:
     """Run the command line; wrong usage is one line on stderr and exit code 2."""
     from reprokit.core.judge import machine_limits
@@ -119,19 +138,21 @@ def main() -> None:
 
     inherited_settings.take_over_settings()
     signals_before = interrupts.count
+    own_words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    out.SETTINGS.is_json = "--json" in own_words
     try:
         status = cli.main(standalone_mode=False)
-    except click.exceptions.Abort:
-        status = 130
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         status = 130
     except (click.UsageError, BadInput) as problem:
         # click 8.2 raises it; an older click prints the help itself
         if type(problem).__name__ == "NoArgsIsHelpError":
             out.PROGRESS.print_text(problem.format_message() + "\n")  # type: ignore[union-attr]
             sys.exit(2)
-        text = problem.format_message() if isinstance(problem, click.UsageError) else str(problem)
-        out.print_line(text)
+        if isinstance(problem, click.UsageError):
+            _stop("usage", problem.format_message())
+        else:
+            _stop(problem.code, str(problem))
         status = 2
     except click.exceptions.Exit as left:
         status = left.exit_code
@@ -141,13 +162,16 @@ def main() -> None:
             pass
         elif spent := machine_limits.limit_in(problem):
             status = 2
-            out.print_line(f"cannot go on: {spent}")
+            _stop("machine-limit", f"cannot go on: {spent}")
         else:  # a defect of reprokit: the traceback is written to a file
-            out.print_line(
-                f"this is a defect of reprokit; please report it with {_keep_traceback()}"
-            )
+            where = _keep_traceback()
+            _stop("defect", f"this is a defect of reprokit; please report it with {where}")
     if interrupts.count > signals_before:
         status = 130
-    if status in (2, 3) and sys.argv[1:2] == ["bisect"] and "--git" in sys.argv:
+    if status == 130 and out.SETTINGS.is_json and not out.RESULTS.has_json:
+        from reprokit.cli.documents.error_documents import error_document
+
+        out.RESULTS.print_json(error_document("interrupted", "it was interrupted"))
+    if status in (2, 3) and "bisect" in own_words and "--git" in own_words:
         status = STOPS_GIT
     sys.exit(status if isinstance(status, int) else 0)

@@ -80,6 +80,8 @@ matrix = { dynamic = [false, "default"], environment = ["here"] }
 command = ["{python}", "-c", "print('healthy')"]
 matrix = { environment = ["here", "gone"] }
 """)
+        # The jobs would be refused if they read this file or this variable.
+        (folder / "reprokit.toml").write_text("[capture]\nlayers = 0\n[minimize]\nproofs = 0\n")
         path = f"{Path(reprokit_command()[0]).parent}:{os.environ['PATH']}"
         done = reprokit(
             "nightly",
@@ -89,7 +91,7 @@ matrix = { environment = ["here", "gone"] }
             "--cores",
             "1",
             cwd=folder,
-            env=clean_environ(PATH=path),
+            env=clean_environ(PATH=path, REPROKIT_CAPTURE_BATCH_SIZE="0"),
         )
         return CallResult(done.status, done.out, str(folder))
 
@@ -98,6 +100,18 @@ matrix = { environment = ["here", "gone"] }
 
 def place_of(night: CallResult) -> Path:
     return Path(night.err)
+
+
+@pytest.mark.slow
+def test_the_options_of_the_user_are_not_for_the_jobs_of_a_nightly_run(night: CallResult) -> None:
+    """A capture in the folder of the suite is refused, by its reprokit.toml and by a variable; the
+    jobs of the nightly run there were not.
+    """
+    folder = place_of(night)
+    for variables in ({}, {"REPROKIT_CAPTURE_LAYERS": "1", "REPROKIT_CAPTURE_BATCH_SIZE": "0"}):
+        done = reprokit("capture", "erf.py:make", cwd=folder, env=clean_environ(**variables))
+        assert done.status == 2 and "is not in the range" in done.err
+    assert night.json["groups"]["new"][0]["repro_lines"]
 
 
 @pytest.mark.slow
@@ -565,6 +579,10 @@ def test_nothing_in_a_report_is_markup(tmp_path: Path) -> None:
         (
             "[suite]\ntimeout_s = -1\n[[targets]]\ntarget = 'llama-tiny'",
             "line 2, suite.timeout_s: -1 is not a number",
+        ),
+        (
+            "[suite]\nstall_s = '5 minutes'\n[[targets]]\ntarget = 'llama-tiny'",
+            "line 2, suite.stall_s: '5 minutes' is not .* nor a duration such as",
         ),
         (
             "[suite]\nretries = true\n[[targets]]\ntarget = 'llama-tiny'",

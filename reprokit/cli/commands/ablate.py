@@ -9,9 +9,9 @@ from typing import cast
 
 import click
 
+from reprokit.cli.documents.study_documents import AblateDocument, AblationKeys
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.documents import AblateDocument, AblationKeys
 
 _SAYS = {
     "same": "the same failure",
@@ -21,7 +21,7 @@ _SAYS = {
 }
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 no step fails, 1 a step fails, 2 wrong usage, 3 unknown, 130 interrupted."
     )

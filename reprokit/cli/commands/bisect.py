@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprokit.cli.shared import consent, out, terminal
+from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.options import SECONDS
+from reprokit.cli.shared.command_classes import is_given
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
@@ -36,114 +36,135 @@ NOT_WITH_GIT = (
 """Parameters that --git does not accept, because git then searches and the user builds."""
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 a range was found, 1 --good or --bad is wrong, 2 wrong usage, 3 unknown, 130"
         " interrupted. With --git: 0 good, 1 bad, 125 skip, 128 wrong usage, which stops git."
     )
 )
-@click.argument("pack", type=click.Path(path_type=Path))
-@click.option(
+@click.argument("pack", type=option_types.PackPath())
+@shared.option(
     "--good",
+    type=option_types.PLACE,
+    section="Range",
     metavar="VERSION|PATH",
     help="A torch without the failure, or an interpreter that has it.",
 )
-@click.option(
+@shared.option(
     "--bad",
+    type=option_types.PLACE,
+    section="Range",
     metavar="VERSION|PATH",
     help="A torch with the failure. If it is older than --good, the fix is searched.",
 )
-@click.option(
+@shared.option(
     "--interpreter",
     "interpreters",
+    type=option_types.PLACE,
+    section="Range",
     multiple=True,
     metavar="PATH",
     help="Also run with the torch of this interpreter; may be repeated.",
 )
-@click.option(
+@shared.option(
     "--versions",
+    section="Range",
     metavar="V,V,V",
     help=(
         "Versions to install and run; default: the releases of the package index between the ends,"
         " or only the interpreters."
     ),
 )
-@click.option(
+@shared.option(
     "--git",
     "is_git",
+    section="Range",
     is_flag=True,
     help="Run with one interpreter, and exit with the codes of git bisect run.",
 )
-@click.option(
+@shared.option(
     "--python",
+    section="Range",
+    type=option_types.PLACE,
     help="Base interpreter of environments, or the one that --git runs; default: reprokit's own.",
 )
-@click.option(
+@shared.option(
     "--installer",
+    section="Installation",
+    is_rare=True,
     type=click.Choice(["auto", "uv", "pip"]),
     default="auto",
     show_default=True,
     help="What installs packages; auto: uv if it is installed, else pip.",
 )
-@click.option(
+@shared.option(
     "--index-url",
+    section="Installation",
     default="",
     metavar="URL",
     help="Package index, such as PyTorch's for nightly builds.",
 )
-@click.option(
+@shared.option(
     "--find-links",
+    type=option_types.PLACE,
+    section="Installation",
+    is_rare=True,
     multiple=True,
     metavar="PATH|URL",
     help="Another location of wheels; may be repeated.",
 )
-@click.option("--no-index", is_flag=True, help="Take packages only from --find-links.")
-@click.option(
+@shared.option(
+    "--no-index",
+    section="Installation",
+    is_rare=True,
+    is_flag=True,
+    help="Take packages only from --find-links.",
+)
+@shared.option(
     "--with",
     "packages",
+    section="Installation",
     multiple=True,
     metavar="PKG",
     help="Another package to install, such as numpy; may be repeated.",
 )
-@click.option(
+@shared.option(
     "--cache",
+    section="Installation",
+    is_rare=True,
     type=click.Path(path_type=Path),
     help="Folder for environments; default: the user's cache.",
 )
-@click.option(
+@shared.option(
     "--timeout",
-    type=SECONDS,
-    default=1800.0,
+    section="Installation",
+    is_rare=True,
+    type=option_types.SECONDS,
+    default="30m",
     show_default=True,
-    help="Deadline in seconds of one installation.",
+    help="Deadline of one installation.",
 )
-@click.option(
+@shared.option(
     "-n",
     "--times",
+    section=shared.ENDS,
     type=click.IntRange(1),
     default=1,
     show_default=True,
     help="Number of runs of each version.",
 )
-@click.option(
-    "--stall",
-    type=SECONDS,
-    default=60.0,
-    show_default=True,
-    help="No progress for this many seconds is a hang.",
-)
-@click.option("--yes", is_flag=True, help="Run the program of the pack without asking.")
-@click.option(
+@shared.STALL
+@shared.YES
+@shared.option(
     "--output-dir",
+    section=shared.OUTPUT_SECTION,
     type=click.Path(path_type=Path),
     help=(
         "Folder for the results: a result that it has is not computed again; default: a new folder"
         " in reprokit-out."
     ),
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.JSON
 @click.pass_context
 def bisect(
     ctx: click.Context,
@@ -222,8 +243,7 @@ def _refuse_with_git(ctx: click.Context) -> None:
     used = [
         param.opts[0]
         for param in ctx.command.params
-        if param.name in NOT_WITH_GIT
-        and ctx.get_parameter_source(str(param.name)) == click.core.ParameterSource.COMMANDLINE
+        if param.name in NOT_WITH_GIT and is_given(ctx, param.name)
     ]
     if used:
         raise BadInput(

@@ -9,6 +9,7 @@ import click
 
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, terminal
+from reprokit.cli.shared.command_classes import is_given
 from reprokit.core.records.verdict_kinds import kind_named
 
 if TYPE_CHECKING:
@@ -17,31 +18,22 @@ if TYPE_CHECKING:
     from reprokit.host.request.target import Target
 
 
-class CommandWithTarget(click.Command):
-    """A command that keeps the words after ``--`` unchanged, as the target's command line."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            position = args.index("--")
-            ctx.meta["command"] = tuple(args[position + 1 :])
-            args = args[:position]
-        return super().parse_args(ctx, args)
-
-
-@click.command(
-    cls=CommandWithTarget,
+@shared.target_command(
     epilog=(
         "Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130"
         " interrupted."
     ),
 )
 @shared.NAMING
-@click.option("--layers", type=click.IntRange(1), help="Number of layers.")
-@click.option("--batch-size", type=click.IntRange(1), help="Batch size.")
-@click.option("--sequence-length", type=click.IntRange(1), help="Tokens in a sequence.")
-@click.option(
+@shared.option("--layers", section=shared.MODEL, type=click.IntRange(1), help="Number of layers.")
+@shared.option("--batch-size", section=shared.MODEL, type=click.IntRange(1), help="Batch size.")
+@shared.option(
+    "--sequence-length", section=shared.MODEL, type=click.IntRange(1), help="Tokens in a sequence."
+)
+@shared.option(
     "--set",
     "settings",
+    section=shared.MODEL,
     multiple=True,
     metavar="NAME=VALUE",
     help=(
@@ -50,9 +42,10 @@ class CommandWithTarget(click.Command):
     ),
 )
 @shared.SHAPING
-@click.option(
+@shared.option(
     "--tensor-parallel-gpus",
     "tensor_parallel",
+    section=shared.MODEL,
     type=click.IntRange(2),
     metavar="N",
     help=(
@@ -62,56 +55,66 @@ class CommandWithTarget(click.Command):
     ),
 )
 @shared.WATCHING
-@click.option(
+@shared.option(
     "--line-repeats",
+    section=shared.ENDS,
+    is_rare=True,
     type=click.IntRange(1),
     default=20_000,
     show_default=True,
     help="A line that Dynamo traces more times than this in one frame is not progress.",
 )
-@click.option(
+@shared.option(
     "--escalate/--no-escalate",
+    section=shared.FINDINGS,
+    is_rare=True,
     default=None,
     help=(
         "After a hang, run again for a shorter time to learn more, such as whether backend='eager'"
         " hangs; default: for a factory, not for a command."
     ),
 )
-@click.option(
+@shared.option(
     "--graph-breaks",
+    section=shared.FINDINGS,
+    is_rare=True,
     type=click.IntRange(0),
     metavar="N",
     help="More graph breaks than N are a failure; default: any number is fine.",
 )
-@click.option(
+@shared.option(
     "--compare/--no-compare",
+    section=shared.FINDINGS,
     default=None,
     envvar="REPROKIT_COMPARE",
-    show_envvar=True,
     help=(
         "Compare compiled results with those of eager, in separate runs; default: for a factory,"
         " not for a command."
     ),
 )
 @shared.REDUCING
-@click.option(
+@shared.option(
     "--ablate/--no-ablate",
+    section=shared.REPRO,
     default=True,
     envvar="REPROKIT_ABLATE",
-    show_envvar=True,
     help=(
         "Find with which backends the failure occurs, and whether dynamic=False avoids it; default:"
         " yes."
     ),
 )
-@click.option(
+@shared.option(
     "--logs",
+    section=shared.EVIDENCE,
+    is_rare=True,
     multiple=True,
     metavar="NAMES",
     help="Additional TORCH_LOGS for the log file, such as +inductor,guards.",
 )
-@click.option(
+@shared.option(
     "--kernels",
+    section=shared.EVIDENCE,
+    is_rare=True,
     type=click.Choice(["none", "changed", "all"]),
     default="changed",
     show_default=True,
@@ -120,16 +123,22 @@ class CommandWithTarget(click.Command):
         " changed: those that this Triton has not compiled before."
     ),
 )
-@click.option(
+@shared.option(
     "--compare-simulated",
+    section=shared.FINDINGS,
+    is_rare=True,
     is_flag=True,
     help=(
         "On a machine with a GPU: also compile for a simulated GPU of the same kind, and report"
         " the differences."
     ),
 )
-@click.option(
-    "--no-trace", is_flag=True, help="Do not record TORCH_TRACE, which contains the model's source."
+@shared.option(
+    "--no-trace",
+    section=shared.EVIDENCE,
+    is_rare=True,
+    is_flag=True,
+    help="Do not record TORCH_TRACE, which contains the model's source.",
 )
 @shared.OUTPUT
 @click.pass_context
@@ -322,8 +331,6 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
     """Raise BadInput for an option that has an effect only on a factory target. A notebook, too,
     runs in the interpreter of ``--python``.
     """
-    from click.core import ParameterSource
-
     from reprokit.core.shared.errors import BadInput
 
     shaping = (
@@ -344,7 +351,7 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
         "weights",
         *(() if is_notebook else ("python",)),
     )
-    used = [n for n in shaping if ctx.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    used = [name for name in shaping if is_given(ctx, name)]
     spelled = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}
     if used:
         raise BadInput(

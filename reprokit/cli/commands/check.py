@@ -7,29 +7,28 @@ from pathlib import Path
 
 import click
 
+from reprokit.cli.shared import option_types, out
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out
-from reprokit.cli.shared.options import SECONDS
 
 SKIP = 125
 """The exit code with which ``git bisect run`` skips a commit."""
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 the result of --exit-zero-if, 1 the opposite, 125 unknown, 2 wrong usage,"
         " 130 interrupted."
     )
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+@shared.option(
     "--same-as",
     "pack",
     required=True,
-    type=click.Path(path_type=Path),
+    type=option_types.PackPath(),
     help="The pack with the failure.",
 )
-@click.option(
+@shared.option(
     "--exit-zero-if",
     "polarity",
     required=True,
@@ -39,8 +38,12 @@ SKIP = 125
         " git bisect run."
     ),
 )
-@click.option("--python", help=f"Interpreter to run FILE with; default: {shared.DEFAULT_PYTHON}.")
-@click.option(
+@shared.option(
+    "--python",
+    type=option_types.PLACE,
+    help=f"Interpreter to run FILE with; default: {shared.DEFAULT_PYTHON}.",
+)
+@shared.option(
     "-n",
     "--times",
     type=click.IntRange(1),
@@ -48,16 +51,8 @@ SKIP = 125
     show_default=True,
     help="Maximum number of runs.",
 )
-@click.option(
-    "--stall",
-    type=SECONDS,
-    default=60.0,
-    show_default=True,
-    help="No progress for this many seconds is a hang.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.STALL
+@shared.JSON
 @click.pass_context
 def check(
     ctx: click.Context,

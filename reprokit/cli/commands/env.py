@@ -8,27 +8,29 @@ from typing import Any
 
 import click
 
+from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, terminal
 
 
-@click.command()
-@click.option("--python", help=f"Interpreter to describe; default: {shared.DEFAULT_PYTHON}.")
-@click.option(
+@shared.command()
+@shared.option(
+    "--python",
+    type=option_types.PLACE,
+    help=f"Interpreter to describe; default: {shared.DEFAULT_PYTHON}.",
+)
+@shared.option(
     "--gpu",
     is_flag=True,
     help=(
         "Print the properties of the first GPU instead, as a file for reprokit capture --gpu FILE."
     ),
 )
-@click.option(
+@shared.option(
     "--hooks",
     is_flag=True,
     help="Print instead the private functions of torch that reprokit uses, and which torch lacks.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.JSON
 def env(python: str | None, gpu: bool, hooks: bool, as_json: bool) -> None:
     """Print what a pack contains about this machine and interpreter, redacted as in a pack.
 

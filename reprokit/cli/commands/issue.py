@@ -8,28 +8,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reprokit.cli.shared import out
+from reprokit.cli.shared import option_types, out
+from reprokit.cli.shared import options as shared
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
     from reprokit.host.pack.issue_filing import FormFiling
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 there is an issue to file, 1 neither torch nor Triton is responsible, 2"
         " wrong usage."
     )
 )
-@click.argument("pack", type=click.Path(path_type=Path))
-@click.option(
+@click.argument("pack", type=option_types.PackPath())
+@shared.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     help="Write the text of each field to a file in this folder, to paste it.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.JSON
 @click.pass_context
 def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool) -> None:
     """Show which text of PACK, or of the pack of a run directory, goes into which field on GitHub.

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, terminal
-from reprokit.cli.shared.options import SECONDS
 
 if TYPE_CHECKING:
     from reprokit.host.experiments.kernel_matrix import Matrix
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 every kernel compiled for every architecture, 1 one did not, 2 wrong usage,"
         " 3 unknown, 130 interrupted."
     )
 )
 @click.argument("file", metavar="FILE[:KERNEL]")
-@click.option(
+@shared.option(
     "--arch",
     "archs",
     default="80,90,100,120",
@@ -31,26 +30,29 @@ if TYPE_CHECKING:
     metavar="NAMES",
     help="Architectures: sm_90a and sm_90 are used unchanged; Triton selects the variant of 90.",
 )
-@click.option(
+@shared.option(
     "--ptxas",
     "tools",
+    type=option_types.PLACE,
     multiple=True,
     metavar="PATH",
     help=(
         "Also compile with this ptxas, in addition to the one of Triton's package; may be repeated."
     ),
 )
-@click.option(
+@shared.option(
     "--timeout",
-    type=SECONDS,
-    default=120.0,
+    type=option_types.SECONDS,
+    default="2m",
     show_default=True,
-    help="Deadline in seconds of one compile.",
+    help="Deadline of one compile.",
 )
-@click.option("--python", help=f"Interpreter with Triton; default: {shared.DEFAULT_PYTHON}.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+@shared.option(
+    "--python",
+    type=option_types.PLACE,
+    help=f"Interpreter with Triton; default: {shared.DEFAULT_PYTHON}.",
 )
+@shared.JSON
 @click.pass_context
 def kernel(
     ctx: click.Context,

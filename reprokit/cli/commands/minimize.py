@@ -9,54 +9,54 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from reprokit.cli.shared import consent, out, terminal
+from reprokit.cli.documents.study_documents import MinimizedKeys, MinimizeDocument
+from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.documents import MinimizedKeys, MinimizeDocument
-from reprokit.cli.shared.options import PROOFS, SECONDS
+from reprokit.cli.shared.command_classes import is_given
 
 if TYPE_CHECKING:
     from reprokit.host.minimize.minimize_result import MinimizeResult
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 a repro was found and proved, 1 none was found, 2 wrong usage, 130"
         " interrupted."
     )
 )
-@click.argument("source", metavar="PACK|RUN_DIR|TARGET")
-@click.option(
-    "--budget",
-    type=SECONDS,
-    default=300.0,
-    show_default=True,
-    help="Seconds for the minimization without its proof; the best result so far is kept.",
+@click.argument(
+    "source", type=option_types.TargetType(takes_packs=True), metavar="PACK|RUN_DIR|TARGET"
 )
-@PROOFS
-@click.option("--resume", is_flag=True, help="Continue an earlier minimization of this RUN_DIR.")
-@click.option(
+@shared.option(
+    "--budget",
+    type=option_types.SECONDS,
+    default="5m",
+    show_default=True,
+    help="Time for the minimization without its proof; the best result so far is kept.",
+)
+@shared.PROOFS
+@shared.option("--resume", is_flag=True, help="Continue an earlier minimization of this RUN_DIR.")
+@shared.option(
     "--python",
+    type=option_types.PLACE,
     help=(
         "Interpreter for the probes; default: the one that failed, or for a pack"
         f" {shared.DEFAULT_PYTHON}."
     ),
 )
-@click.option("--yes", is_flag=True, help="Run the program of a pack without asking.")
-@click.option(
+@shared.YES
+@shared.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     help="Folder for the output of a PACK or TARGET; default: a new folder in reprokit-out.",
 )
-@click.option(
+@shared.option(
     "--ablate/--no-ablate",
     default=True,
     envvar="REPROKIT_ABLATE",
-    show_envvar=True,
     help="Also find with which backends a RUN_DIR or TARGET fails; default: yes.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.JSON
 @click.pass_context
 def minimize(
     ctx: click.Context,
@@ -87,7 +87,7 @@ def minimize(
     path = Path(source)
     with terminal.LiveStatus(is_quiet=as_json) as live:
         if path.is_dir():
-            if output_dir:
+            if is_given(ctx, "output_dir"):
                 raise BadInput(
                     "--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is written"
                     " beside it"

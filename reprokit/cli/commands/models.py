@@ -7,17 +7,21 @@ from typing import Any
 
 import click
 
+from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, terminal
+from reprokit.cli.shared.command_classes import is_given
 
 
-@click.command()
+@shared.command()
 @click.argument("target", required=False, metavar="[hf:TYPE]")
-@click.option("--python", help=f"Interpreter with transformers; default: {shared.DEFAULT_PYTHON}.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+@shared.option(
+    "--python",
+    type=option_types.PLACE,
+    help=f"Interpreter with transformers; default: {shared.DEFAULT_PYTHON}.",
 )
-def models(target: str | None, python: str | None, as_json: bool) -> None:
+@shared.JSON
+@click.pass_context
+def models(ctx: click.Context, target: str | None, python: str | None, as_json: bool) -> None:
     """List the models of the zoo, with their numbers of parameters.
 
     hf: lists the model types of the interpreter's transformers. hf:TYPE or hf:PATH/config.json
@@ -40,7 +44,7 @@ def models(target: str | None, python: str | None, as_json: bool) -> None:
             )
         _hf(target, python, as_json)
         return
-    if python is not None:
+    if is_given(ctx, "python"):
         raise BadInput("--python is for hf: targets; the zoo does not depend on the interpreter")
     if as_json:
         out.RESULTS.print_json(

@@ -10,31 +10,31 @@ from typing import Any
 import click
 
 from reprokit.cli.shared import open_ledger, out, print_night, terminal
+from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.command_classes import CommandGroup
 
-OUTPUT_DIR = click.option(
+OUTPUT_DIR = shared.option(
     "--output-dir",
     type=click.Path(path_type=Path),
     default=Path("reprokit-nightly"),
     show_default=True,
     help="Folder for runs, packs and reports.",
 )
-LEDGER = click.option(
+LEDGER = shared.option(
     "--ledger",
     "ledger_path",
     type=click.Path(path_type=Path),
     help="The ledger; default ledger.sqlite in --output-dir.",
 )
-JSON = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
-WHY = click.option("--why", default="", help="The reason, for the history of the bug.")
+WHY = shared.option("--why", default="", help="The reason, for the history of the bug.")
 
 
 @click.group(
+    cls=CommandGroup,
     epilog=(
         "Exit codes of run and report: 0 nothing new, 1 a new or regressed bug, 2 wrong usage, 3"
         " the nightly run itself failed, 130 interrupted."
-    )
+    ),
 )
 def nightly() -> None:
     """Run a suite every night, and report which bugs are new, which are back and which are fixed.
@@ -49,7 +49,7 @@ def nightly() -> None:
 
 @nightly.command()
 @click.argument("suite", type=click.Path(path_type=Path), default=Path("suite.toml"))
-@JSON
+@shared.JSON
 def init(suite: Path, as_json: bool) -> None:
     """Write an example suite.
 
@@ -76,26 +76,26 @@ def init(suite: Path, as_json: bool) -> None:
 @click.argument("suite", type=click.Path(path_type=Path))
 @OUTPUT_DIR
 @LEDGER
-@click.option("--tag", "tags", multiple=True, help="Only targets with this tag; may be repeated.")
-@click.option(
+@shared.option("--tag", "tags", multiple=True, help="Only targets with this tag; may be repeated.")
+@shared.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
     help="Only targets whose name matches this pattern, such as 'hf:*'.",
 )
-@click.option(
+@shared.option(
     "--cores",
     type=click.IntRange(1),
     help="Use at most this many cores of this machine; default: all.",
 )
-@click.option(
+@shared.option(
     "--engine",
     type=click.Choice(["local", "slurm"]),
     default="local",
     show_default=True,
     help="Run on this machine, or as jobs of a Slurm cluster that shares --output-dir.",
 )
-@JSON
+@shared.JSON
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -144,7 +144,7 @@ def run(
 @nightly.command()
 @OUTPUT_DIR
 @LEDGER
-@JSON
+@shared.JSON
 @click.pass_context
 def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """Report the last nightly run: here, and as digest.md and report.html in --output-dir.
@@ -176,7 +176,7 @@ def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_js
 @OUTPUT_DIR
 @LEDGER
 @WHY
-@JSON
+@shared.JSON
 def merge(
     bug: str,
     others: tuple[str, ...],
@@ -210,7 +210,7 @@ def merge(
 @OUTPUT_DIR
 @LEDGER
 @WHY
-@JSON
+@shared.JSON
 def split(
     bug: str, other: str, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
 ) -> None:
@@ -235,11 +235,11 @@ def split(
 
 @nightly.command()
 @click.argument("bug")
-@click.option("--off", is_flag=True, help="Unmute the bug.")
+@shared.option("--off", is_flag=True, help="Unmute the bug.")
 @OUTPUT_DIR
 @LEDGER
 @WHY
-@JSON
+@shared.JSON
 def mute(
     bug: str, off: bool, output_dir: Path, ledger_path: Path | None, why: str, as_json: bool
 ) -> None:
@@ -265,7 +265,7 @@ def mute(
 @nightly.command(name="export")
 @OUTPUT_DIR
 @LEDGER
-@JSON
+@shared.JSON
 def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """Write the ledger as JSON lines on stdout; --json has no effect.
 
@@ -283,7 +283,7 @@ def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @OUTPUT_DIR
 @LEDGER
-@JSON
+@shared.JSON
 def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
     """Add an export to the ledger, which is created if there is none; known rows are skipped.
 
@@ -318,9 +318,9 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
 @nightly.command()
 @OUTPUT_DIR
 @LEDGER
-@click.option("--dry-run", is_flag=True, help="Only report what would be removed.")
+@shared.option("--dry-run", is_flag=True, help="Only report what would be removed.")
 @click.argument("suite", type=click.Path(path_type=Path))
-@JSON
+@shared.JSON
 def prune(
     suite: Path, output_dir: Path, ledger_path: Path | None, dry_run: bool, as_json: bool
 ) -> None:

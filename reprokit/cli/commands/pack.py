@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from reprokit.cli.shared import out
+from reprokit.cli.shared import option_types, out
+from reprokit.cli.shared import options as shared
 
 
-@click.command()
-@click.argument("run_dir", type=click.Path(path_type=Path))
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.command()
+@click.argument("run_dir", type=option_types.RunPath())
+@shared.JSON
 @click.pass_context
 def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     """Judge RUN_DIR again from its files, and write a pack beside it.
@@ -29,7 +28,7 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     from reprokit.cli.shared import print_capture
     from reprokit.host.pipeline import pipeline
 
-    captured = pipeline.repack_run(run_dir, (lambda text: None) if as_json else out.print_line)
+    captured = pipeline.repack_run(run_dir, (lambda text: None) if as_json else out.print_note)
     if as_json:
         out.RESULTS.print_json(captured.to_json())
     else:

@@ -8,24 +8,24 @@ from typing import Any
 
 import click
 
-from reprokit.cli.shared import consent, out, terminal
+from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.options import SECONDS
 
 EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 reproduced, 1 not reproduced, 2 wrong usage, 3 unknown, 130 interrupted."
     )
 )
-@click.argument("pack", type=click.Path(path_type=Path))
-@click.option(
+@click.argument("pack", type=option_types.PackPath())
+@shared.option(
     "--python",
+    type=option_types.PLACE,
     help=f"Interpreter to use, such as that of a nightly build; default: {shared.DEFAULT_PYTHON}.",
 )
-@click.option(
+@shared.option(
     "-n",
     "--times",
     type=click.IntRange(1),
@@ -33,17 +33,9 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
     show_default=True,
     help="Number of runs, each in a fresh process.",
 )
-@click.option(
-    "--stall",
-    type=SECONDS,
-    default=60.0,
-    show_default=True,
-    help="No progress for this many seconds is a hang.",
-)
-@click.option("--yes", is_flag=True, help="Run the program of the pack without asking.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.STALL
+@shared.YES
+@shared.JSON
 @click.pass_context
 def replay(
     ctx: click.Context,

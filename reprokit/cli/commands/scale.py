@@ -20,20 +20,22 @@ FIXED = {"compare": False, "ablate": False, "kernels": "none"}
 KNOBS = ("layers", "batch_size", "sequence_length")
 
 
-@click.command(
-    cls=capture_command.CommandWithTarget,
+@shared.target_command(
     epilog=(
         "Exit codes: 0 no failure, 1 superlinear or a size failed, 2 wrong usage, 3 unknown, 130"
         " interrupted."
     ),
 )
 @shared.NAMING
-@click.option("--layers", metavar="N,N,N", help="Numbers of layers.")
-@click.option("--batch-size", metavar="N,N,N", help="Batch sizes.")
-@click.option("--sequence-length", metavar="N,N,N", help="Tokens in a sequence.")
-@click.option(
+@shared.option("--layers", section=shared.MODEL, metavar="N,N,N", help="Numbers of layers.")
+@shared.option("--batch-size", section=shared.MODEL, metavar="N,N,N", help="Batch sizes.")
+@shared.option(
+    "--sequence-length", section=shared.MODEL, metavar="N,N,N", help="Tokens in a sequence."
+)
+@shared.option(
     "--set",
     "assigned",
+    section=shared.MODEL,
     multiple=True,
     metavar="NAME=N,N,N",
     help=(
@@ -41,13 +43,15 @@ KNOBS = ("layers", "batch_size", "sequence_length")
         " values; the others are fixed."
     ),
 )
-@click.option(
+@shared.option(
     "--at",
+    section="Measurement",
     type=click.IntRange(1),
     help="The size to predict; default: the zoo model's own, else 4 times the largest.",
 )
-@click.option(
+@shared.option(
     "--repeats",
+    section="Measurement",
     type=click.IntRange(1),
     default=1,
     show_default=True,

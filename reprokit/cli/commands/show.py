@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from reprokit.cli.shared import out
+from reprokit.cli.shared import option_types, out
+from reprokit.cli.shared import options as shared
 from reprokit.core.shared.contract import run_names
 
 MAX_RECORD_CHARS = 1 << 20
@@ -15,12 +16,10 @@ MAX_SHOWN_BYTES = 9 << 20
 _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DATA_FILE)
 
 
-@click.command()
-@click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--file", "name", help="Print one file of the pack instead.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-)
+@shared.command()
+@click.argument("pack", type=option_types.PackPath())
+@shared.option("--file", "name", help="Print one file of the pack instead.")
+@shared.JSON
 def show(pack: Path, name: str | None, as_json: bool) -> None:
     """Verify PACK, or the pack of a run directory, against its manifest and print its contents.
 

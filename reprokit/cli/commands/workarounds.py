@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from reprokit.cli.documents.study_documents import RemedyRow, WorkaroundsDocument
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.documents import RemedyRow, WorkaroundsDocument
 
 if TYPE_CHECKING:
     from reprokit.host.experiments.try_remedies import Workarounds
@@ -23,7 +23,7 @@ _SAYS = {
 }
 
 
-@click.command(
+@shared.command(
     epilog=(
         "Exit codes: 0 nothing fails or a remedy avoids it, 1 only eager avoids it, 2 wrong usage,"
         " 3 unknown, 130 interrupted."

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from reprokit.host.probe.client import ProbeServer
 
 
+class NoConsent(BadInput):
+    """A program of a pack needs the consent of the user."""
+
+    code = "consent"
+
+
 def require_consent(pack: Path, is_agreed: bool) -> None:
     """Raise BadInput if there is no ``--yes`` and no terminal to ask for consent."""
     if not is_agreed and not sys.stdin.isatty():
-        raise BadInput(
+        raise NoConsent(
             f"{pack} has programs that a stranger may have written; read them (reprokit show {pack}"
             " --file NAME) and add --yes to run them"
         )
@@ -38,7 +44,7 @@ def ask_consent(
         live.pause()
     out.PROGRESS.print_line(text)  # the whole text, because any part of it may matter
     if not out.confirm_question(f"Run this with {python}?"):
-        raise BadInput("nothing was run")
+        raise NoConsent("nothing was run")
     if live is not None:
         live.resume()
 

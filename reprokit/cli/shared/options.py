@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,22 +10,21 @@ from typing import Any
 import click
 
 from reprokit.cli.shared import out
+from reprokit.cli.shared.command_classes import Command, CommandWithTarget, Option
+from reprokit.cli.shared.option_types import (
+    PLACE,
+    SECONDS,
+    DurationType,
+    GpuType,
+    TargetType,
+)
 from reprokit.core.shared.errors import BadInput
 
-
-class _Seconds(click.types.FloatParamType):
-    """A finite number above 0."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds = super().convert(value, param, ctx)
-        if not 0 < seconds < float("inf"):
-            self.fail("must be a number of seconds above 0", param, ctx)
-        return float(seconds)
-
-
-SECONDS = _Seconds()
+option = functools.partial(click.option, cls=Option)
+"""Decorator for an option that files and variables may set."""
+command = functools.partial(click.command, cls=Command)
+target_command = functools.partial(click.command, cls=CommandWithTarget)
+"""Decorators for commands; the second is for those that take a command line after ``--``."""
 DEFAULT_PYTHON = "reprokit's own, or if that has no torch the one of VIRTUAL_ENV or .venv"
 """The default of ``--python``, for help texts."""
 
@@ -40,12 +40,35 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return add_options
 
 
+MODEL, COMPILE, ENDS = "Model", "Compile", "End of a run"
+FINDINGS, REPRO, EVIDENCE, OUTPUT_SECTION = "Findings", "Repro", "Evidence", "Output"
+"""Sections of the help."""
+
+JSON = option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    section=OUTPUT_SECTION,
+    help="Print one JSON object on stdout and nothing else; see reprokit schema.",
+)
+YES = option("--yes", is_flag=True, help="Run the program of the pack without asking.")
+STALL = option(
+    "--stall",
+    type=SECONDS,
+    default="60s",
+    show_default=True,
+    section=ENDS,
+    help="No progress for this long is a hang.",
+)
+
 NAMING = _together(
-    click.argument("target", required=False),
+    click.argument("target", required=False, type=TargetType()),
     click.argument("rest", nargs=-1),
-    click.option(
+    option(
         "--model",
+        type=TargetType(),
         metavar="TARGET",
+        section=MODEL,
         help=(
             "The same as TARGET: a zoo name (see reprokit models), hf:TYPE, file.py:factory or"
             " package.module:factory."
@@ -55,39 +78,50 @@ NAMING = _together(
 """Options that name the target."""
 
 SHAPING = _together(
-    click.option(
+    option(
         "--dtype",
+        section=MODEL,
         type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
         help="Element type of the weights.",
     ),
-    click.option(
-        "--mode", help="torch.compile(mode=...), such as reduce-overhead or max-autotune."
+    option(
+        "--mode",
+        section=COMPILE,
+        help="torch.compile(mode=...), such as reduce-overhead or max-autotune.",
     ),
-    click.option("--backend", help="torch.compile(backend=...); default inductor."),
-    click.option(
+    option("--backend", section=COMPILE, help="torch.compile(backend=...); default inductor."),
+    option(
         "--dynamic/--no-dynamic",
+        section=COMPILE,
         default=None,
         help="torch.compile(dynamic=True or False); default: as torch decides.",
     ),
-    click.option(
+    option(
         "--fullgraph",
+        section=COMPILE,
         is_flag=True,
         help="torch.compile(fullgraph=True): a graph break is a failure.",
     ),
-    click.option(
-        "--train", is_flag=True, help="Run backward too, on the mean square of the outputs."
+    option(
+        "--train",
+        section=MODEL,
+        is_flag=True,
+        help="Run backward too, on the mean square of the outputs.",
     ),
-    click.option("--device", help="Build and run on this device, such as cpu or cuda:0."),
-    click.option(
+    option("--device", section=MODEL, help="Build and run on this device, such as cpu or cuda:0."),
+    option(
         "--gpu",
+        section=MODEL,
+        type=GpuType(),
         metavar="NAME|FILE",
         help=(
             "Compile for a simulated GPU: a100, h100, h200, b200, b300, l40s, rtx4090, rtx5090, or"
             " a file that reprokit env --gpu wrote. Nothing runs."
         ),
     ),
-    click.option(
+    option(
         "--weights",
+        section=MODEL,
         type=click.Choice(["auto", "real", "fake"]),
         default="auto",
         show_default=True,
@@ -100,22 +134,25 @@ SHAPING = _together(
 """Options for how a model is built and compiled."""
 
 WATCHING = _together(
-    click.option(
+    option(
         "--timeout",
+        section=ENDS,
         type=SECONDS,
         envvar="TORCH_COMPILE_TIMEOUT",
-        show_envvar=True,
-        help="Deadline in seconds; default: 600 for a factory, none for a command.",
+        help="Deadline, such as 90s or 1h30m; default: 10m for a factory, none for a command.",
     ),
-    click.option(
+    option(
         "--stall",
+        section=ENDS,
         type=SECONDS,
-        default=60.0,
+        default="60s",
         show_default=True,
-        help="No progress for this many seconds is a stall.",
+        help="No progress for this long is a stall.",
     ),
-    click.option(
+    option(
         "--on-stall",
+        section=ENDS,
+        is_rare=True,
         type=click.Choice(["report", "end"]),
         help=(
             "What to do at a stall: report prints the stacks once and the program goes on; end ends"
@@ -123,79 +160,85 @@ WATCHING = _together(
             " elsewhere."
         ),
     ),
-    click.option(
+    option(
         "--grace",
-        type=click.FloatRange(min=0),
-        default=10.0,
+        section=ENDS,
+        is_rare=True,
+        type=DurationType(is_zero_fine=True),
+        default="10s",
         show_default=True,
         help=(
-            "Seconds that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall; then"
+            "Time that a program has to end after Ctrl-C, SIGTERM, a deadline or a stall; then"
             " it is killed."
         ),
     ),
 )
 """Options for when a run ends."""
 
-PROOFS = click.option(
+PROOFS = option(
     "--proofs",
+    section=REPRO,
+    is_rare=True,
     type=click.IntRange(1, 100),
     default=3,
     envvar="REPROKIT_PROOFS",
-    show_envvar=True,
     show_default=True,
     help="Number of fresh processes that prove the repro; at least 8 for a flaky failure.",
 )
 REDUCING = _together(
-    click.option(
+    option(
         "--minimize/--no-minimize",
+        section=REPRO,
         default=True,
         envvar="REPROKIT_MINIMIZE",
-        show_envvar=True,
         help="Search for the smallest program with the same failure; default: yes.",
     ),
-    click.option(
+    option(
         "--budget",
+        section=REPRO,
         type=SECONDS,
-        default=300.0,
+        default="5m",
         show_default=True,
-        help="Seconds for the minimization without its proof; the best result so far is kept.",
+        help="Time for the minimization without its proof; the best result so far is kept.",
     ),
     PROOFS,
 )
 """Options of the minimization."""
 
 OUTPUT = _together(
-    click.option(
+    option(
         "--output-dir",
+        section=OUTPUT_SECTION,
         type=click.Path(path_type=Path),
         help="Folder for the run directory and the pack; default reprokit-out/<target>-<time>.",
     ),
-    click.option("--python", help=f"Interpreter for a factory target; default: {DEFAULT_PYTHON}."),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
+    option(
+        "--python",
+        section=MODEL,
+        type=PLACE,
+        help=f"Interpreter for a factory target; default: {DEFAULT_PYTHON}.",
     ),
+    JSON,
 )
 """Options for the interpreter and the output."""
 
 PACK_OR_TARGET = _together(
-    click.argument("pack_or_target", metavar="PACK|TARGET"),
-    click.option("--python", help=f"Interpreter to use; default: {DEFAULT_PYTHON}."),
-    click.option(
+    click.argument("pack_or_target", type=TargetType(takes_packs=True), metavar="PACK|TARGET"),
+    option("--python", type=PLACE, help=f"Interpreter to use; default: {DEFAULT_PYTHON}."),
+    option(
         "--timeout",
         type=SECONDS,
-        default=600.0,
+        default="10m",
         show_default=True,
-        help="Deadline in seconds of the first run.",
+        help="Deadline of the first run.",
     ),
-    click.option("--yes", is_flag=True, help="Run the program of a pack without asking."),
-    click.option(
+    YES,
+    option(
         "--output-dir",
         type=click.Path(path_type=Path),
         help="Folder for the output; default: a new folder in reprokit-out.",
     ),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else."
-    ),
+    JSON,
 )
 """Options of commands that take a pack, or a target that they capture first."""
 
@@ -211,7 +254,7 @@ def interpreter_option(name: str | None) -> str:
         return interpreters.check_interpreter(name)
     path, why = interpreters.default_interpreter()
     if why:
-        out.print_line(why)
+        out.print_note(why)
     return interpreters.check_interpreter(path)
 
 

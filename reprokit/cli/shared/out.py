@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 from reprokit.core.redaction import plain
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "PROGRESS",
     "RESULTS",
+    "SETTINGS",
+    "OutputSettings",
     "Part",
     "SafePrinter",
     "ascii_json",
@@ -32,6 +35,7 @@ __all__ = [
     "confirm_question",
     "one_line",
     "print_line",
+    "print_note",
 ]
 
 Part: TypeAlias = "str | tuple[str, str]"
@@ -39,6 +43,24 @@ Part: TypeAlias = "str | tuple[str, str]"
 
 MAX_LINE_CHARS = 1_000
 """Limit of an error or a line of progress, which may quote a stranger's text."""
+MAX_TABLE_CHARS = 1_000_000
+"""Width of a table that is not printed on a terminal, so that no cell is broken."""
+
+
+@dataclass
+class OutputSettings:
+    """What the options of the running command say about its output."""
+
+    is_json: bool = False
+    """``--json``: stdout gets exactly one JSON object, also for an error."""
+    is_quiet: bool = False
+    """``--quiet``: progress is not printed."""
+    color: str = "auto"
+    """``auto``, ``always`` or ``never``."""
+
+
+SETTINGS = OutputSettings()
+"""The settings of the running command."""
 
 
 def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
@@ -53,6 +75,8 @@ class SafePrinter:
         self._name = name
         self.problem: Exception | None = None
         """The first failed write; all later output is lost."""
+        self.has_json = False
+        """Whether a JSON object was printed."""
 
     @property
     def stream(self) -> TextIO | None:
@@ -102,6 +126,8 @@ class SafePrinter:
     ) -> None:
         """Print columns. Columns in ``right`` are right-aligned, and cells of columns in ``whole``
         are never broken.
+
+        Without a terminal, each row is one whole line, whatever COLUMNS says.
         """
         from rich.table import Table
         from rich.text import Text
@@ -119,17 +145,44 @@ class SafePrinter:
                     for c in row
                 )
             )
-        self._draw(drawn)
+        if self.isatty():
+            self._draw(drawn)
+            return
+        console = self.create_console(MAX_TABLE_CHARS)
+        with console.capture() as captured:
+            console.print(drawn)
+        self._write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def print_json(self, value: Any) -> None:
         """Print one value as JSON in ASCII; every other character is an escape."""
+        self.has_json = True
         self._write(ascii_json(value, indent=1) + "\n")
 
-    def create_console(self) -> Console:
+    def create_console(self, width: int | None = None) -> Console:
         """Return a console of rich on this stream, for a live line; its writes never raise."""
         from rich.console import Console
 
-        return Console(file=_Sink(self), highlight=False, soft_wrap=True)  # type: ignore[arg-type]
+        return Console(
+            file=_Sink(self),  # type: ignore[arg-type]
+            highlight=False,
+            soft_wrap=True,
+            width=width,
+            color_system=self._color_system(),
+            no_color=False,
+        )
+
+    def _color_system(self) -> Literal["auto", "standard"] | None:
+        """Return the colours of rich for ``--color``, NO_COLOR and FORCE_COLOR; None for none.
+
+        ``standard`` are the 16 colours that every terminal has.
+        """
+        color = SETTINGS.color
+        if color == "auto":
+            is_forced = bool(os.environ.get("FORCE_COLOR"))
+            color = "never" if os.environ.get("NO_COLOR") else "always" if is_forced else "auto"
+        if color == "never" or (color == "auto" and not self.isatty()):
+            return None
+        return "auto" if color == "auto" else "standard"
 
     def is_lost(self) -> bool:
         """Whether a write to the stream has failed; buffered output is then dropped."""
@@ -209,6 +262,12 @@ def print_line(text: str) -> None:
     """Print one line of progress, with the indentation of ``text``, as for frames of a stack."""
     indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
     PROGRESS.print_line(f"reprokit: {indent}{one_line(text)}")
+
+
+def print_note(text: str) -> None:
+    """Print one line of progress, unless ``--quiet`` is given."""
+    if not SETTINGS.is_quiet:
+        print_line(text)
 
 
 def confirm_question(question: str) -> bool:

@@ -20,7 +20,11 @@ class LiveStatus:
     """Show what runs, how far it is, and how long it may take."""
 
     def __init__(self, is_quiet: bool = False, is_plain: bool = False) -> None:
-        """Create the display; ``is_plain`` prints plain lines, for a target that also prints."""
+        """Create the display; ``is_plain`` prints plain lines, for a target that also prints.
+
+        With ``--quiet``, nothing is shown.
+        """
+        is_quiet = is_quiet or out.SETTINGS.is_quiet
         self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None

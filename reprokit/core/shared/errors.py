@@ -8,6 +8,9 @@ class BadInput(Exception):
     do.
     """
 
+    code = "bad-input"
+    """A stable word for programs, in the errors of ``--json``."""
+
 
 class BadTarget(Exception):
     """The target cannot be used; the message is one line for the user."""

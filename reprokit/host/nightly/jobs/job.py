@@ -283,7 +283,8 @@ def _attempt_fields(output: str, last_line: str, status: int) -> dict[str, objec
 def _call_reprokit(words: list[str], spec: JobSpec, cache: Path, log: Path) -> tuple[str, str, int]:
     """Run a reprokit command; return its stdout, the last line of its stderr, and its status.
 
-    The command is killed when this process ends.
+    The command is killed when this process ends. The options in files and variables of the user are
+    not for it: a suite says all that its jobs do.
     """
     environ = {**os.environ, **spec.environment}
     if spec.warms:
@@ -296,7 +297,7 @@ def _call_reprokit(words: list[str], spec: JobSpec, cache: Path, log: Path) -> t
         deletion.delete_path(written, inside=log.parent)
     with open(stdout, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(
-            [sys.executable, "-m", "reprokit", *words],
+            [sys.executable, "-m", "reprokit", "--isolated", *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

@@ -1,0 +1,136 @@
+"""Types of the values of options and arguments, with their completion in a shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    Duration = click.ParamType[float]
+    Word = click.ParamType[str]
+else:  # it is not generic before click 8.5
+    Duration = Word = click.ParamType
+
+
+class DurationType(Duration):
+    """Seconds above 0, as a number or as a duration such as ``10m``."""
+
+    name = "duration"
+
+    def __init__(self, is_zero_fine: bool = False) -> None:
+        self.is_zero_fine = is_zero_fine
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        from reprokit.host.request import durations
+
+        try:
+            seconds = durations.parse_duration(str(value))
+        except ValueError:
+            seconds = float("nan")
+        if not (0 < seconds < float("inf") or (self.is_zero_fine and seconds == 0)):
+            least = "not below 0" if self.is_zero_fine else "above 0"
+            self.fail(
+                f"{value!r} is not a number of seconds {least}, nor a duration such as"
+                f" {durations.EXAMPLES}",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+class PlaceType(Word):
+    """The path of a file, or another word, such as an interpreter on PATH or the name of a GPU."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word unchanged."""
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Complete the names of files."""
+        from reprokit.cli.shared import completion
+
+        return completion.complete_files(incomplete)
+
+
+class GpuType(PlaceType):
+    """The name of a GPU, or a file that describes one."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Complete the names of the GPUs that can be simulated, and of files."""
+        from reprokit.cli.shared import completion
+
+        return completion.complete_gpus(incomplete)
+
+
+class TargetType(PlaceType):
+    """A target, or a pack where the command takes one."""
+
+    def __init__(self, takes_packs: bool = False) -> None:
+        self.takes_packs = takes_packs
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Complete the models of the zoo, ``hf:``, program files, and perhaps packs."""
+        from reprokit.cli.shared import completion
+
+        return completion.complete_targets(incomplete, self.takes_packs)
+
+
+class PackPath(click.Path):
+    """The path of a pack, or of the run directory that it is from."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Complete packs, also those in reprokit-out, and folders."""
+        from reprokit.cli.shared import completion
+
+        return completion.complete_packs(incomplete)
+
+
+class RunPath(click.Path):
+    """The path of a run directory."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Complete run directories, also those in reprokit-out, and folders."""
+        from reprokit.cli.shared import completion
+
+        return completion.complete_runs(incomplete)
+
+
+SECONDS = DurationType()
+PLACE = PlaceType()
+
+
+def path_beside(text: str, folder: Path, is_path: bool) -> str:
+    """Return a path of a file relative to its folder; other words are not changed.
+
+    Without ``is_path``, only a word with a slash is a path.
+    """
+    if text.startswith("~"):
+        return str(Path(text).expanduser())
+    is_local = is_path or ("/" in text and "://" not in text)
+    return os.path.join(folder, text) if is_local else text
