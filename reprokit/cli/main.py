@@ -26,6 +26,7 @@ COMMANDS = {
     "pack": "Pack a run directory again, also one whose capture was killed.",
     "replay": "Run the repro of a pack again and report whether it fails in the same way.",
     "scale": "Measure how compile cost grows with a size, and predict the full size.",
+    "schema": "Print the JSON Schema of the output of a command.",
     "show": "Verify a pack and print its contents.",
     "workarounds": "Find what avoids a failure, and whether compile is worth it.",
 }

@@ -98,6 +98,7 @@ def test_json_refuses_in_json(folder: Path) -> None:
     assert done.status == 2
     assert done.json["verdict"]["kind"] is None
     assert "returned an int" in done.json["missing"][0]["why"]
+    assert "returned an int" in done.json["error"]["message"]
     assert "returned an int" in done.err
 
 

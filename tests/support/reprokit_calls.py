@@ -17,6 +17,7 @@ from typing import Any
 import filelock
 import pytest
 
+from tests.support import json_documents
 from tests.support.environments import clean_environ
 
 CALL_TIMEOUT_S = 400
@@ -65,6 +66,7 @@ def reprokit(
         **more,
     )
     assert_repro_is_proven(done.stdout)
+    json_documents.assert_documented([*map(str, words)], done.stdout)
     if "--" not in words:
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr
     return CallResult(done.returncode, done.stdout, done.stderr)

@@ -136,9 +136,7 @@ def _print(document: AblateDocument) -> None:
     rows = []
     for step in ablation["steps"]:
         instead = step["title"] if step["answer"] in ("other", "unresolved") else ""
-        rows.append(
-            (step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead[:80])
-        )
+        rows.append((step["name"], _SAYS.get(step["answer"], ""), f"{step['cpu_s']:.1f}", instead))
     out.RESULTS.print_table(
         ("ablation step", "result", "CPU s", "signature"), rows, right=("CPU s",)
     )

@@ -185,7 +185,9 @@ def capture(
             )
     except BadInput as problem:
         if as_json:
-            out.RESULTS.print_json(refusal_document(str(problem)))
+            from reprokit.cli.documents import capture_documents
+
+            out.RESULTS.print_json(capture_documents.refuse_capture(problem.code, str(problem)))
         raise
     if as_json:
         out.RESULTS.print_json(captured.to_json())
@@ -362,21 +364,3 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
 
 def _logs(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(n.strip() for v in values for n in v.split(",") if n.strip())
-
-
-def refusal_document(why: str) -> dict[str, object]:
-    """Return the object that ``--json`` prints if the request is wrong."""
-    from reprokit.core.records.finding import Verdict
-    from reprokit.core.shared.contract.serialize import to_json
-
-    empty = dict.fromkeys(k for k in to_json(Verdict("", None, None, "")) if k != "evidence")
-    rest = dict.fromkeys(
-        ("run_dir", "pack", "issue", "repro", "report", "minimized", "seconds", "peak_rss_bytes")
-    )
-    return {
-        "schema": 1,
-        "verdict": empty,
-        "signature": dict.fromkeys(("id", "title", "algorithm")),
-        **rest,
-        "missing": [{"what": "run", "why": why}],
-    }

@@ -86,6 +86,10 @@ def check(
     except (OSError, UnicodeDecodeError, BadInput) as problem:
         # git must skip a commit without this file or with a broken build
         out.print_line(f"unknown: {problem}")
+        if as_json:
+            error = {"code": BadInput.code, "message": str(problem)}
+            document = {"schema": 1, "answer": "unresolved", "runs": 0, "titles": []}
+            out.RESULTS.print_json({**document, "error": error})
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.deferred():
         done = rerun_repro.replay_repro(

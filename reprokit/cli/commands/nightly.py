@@ -129,10 +129,12 @@ def run(
                 suite_spec, cells, folder, ledger_path, engine, cores, live.show_message, show
             )
         except night_runner.NightFailed as problem:
+            out.print_line(str(problem))
             if as_json:
-                out.RESULTS.print_json({"schema": 1, "exit_code": 3, "problem": str(problem)})
-            else:
-                out.print_line(str(problem))
+                from reprokit.cli.documents.error_documents import error_document
+
+                failed = error_document("nightly-run-failed", str(problem))
+                out.RESULTS.print_json({**failed, "exit_code": 3, "problem": str(problem)})
             ctx.exit(3)
     if as_json:
         out.RESULTS.print_json(document)

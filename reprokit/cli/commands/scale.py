@@ -123,9 +123,10 @@ def scale(
             )
     except BadInput as problem:
         if as_json:
-            out.RESULTS.print_json(
-                {**capture_command.refusal_document(str(problem)), "growth": None}
-            )
+            from reprokit.cli.documents import capture_documents
+
+            refused = capture_documents.refuse_capture(problem.code, str(problem))
+            out.RESULTS.print_json({**refused, "growth": None})
         raise
     if as_json:
         out.RESULTS.print_json({**captured.to_json(), "growth": captured.seen.growth})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from reprokit.cli.documents.study_documents import RemedyRow, WorkaroundsDocument
+from reprokit.cli.documents.study_documents import WorkaroundsDocument
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
 
@@ -132,12 +132,8 @@ def _try_on_target(
             outcome = runner.try_all_remedies(captured.verdict, captured.seen, arguments)
     outcome.parameters = journals.last_event_of_type(events.TargetBuilt).parameters
     guess = speedup.guess_gain(outcome.parameters) if outcome.parameters else ""
-    return {
-        **document,
-        **_remedies_document(outcome),
-        "parameters": outcome.parameters,
-        "guess": guess,
-    }
+    more = {"parameters": outcome.parameters, "guess": guess}
+    return cast(WorkaroundsDocument, {**document, **_remedies_document(outcome), **more})
 
 
 def _try_on_pack(
@@ -165,20 +161,21 @@ def _try_on_pack(
             live.show_status,
         )
         outcome = runner.try_all_remedies(opened.verdict, case.seen, opened.compile)
-    return {
+    document = {
         "schema": 1,
         "signature": {"id": opened.signature.id, "title": opened.signature.title},
         "run_dir": str(run_path),
         **_remedies_document(outcome),
     }
+    return cast(WorkaroundsDocument, document)
 
 
-def _remedies_document(outcome: Workarounds) -> WorkaroundsDocument:
+def _remedies_document(outcome: Workarounds) -> dict[str, Any]:
     from reprokit.core.experiments.remedies import NEEDS_GPU
 
     gain = outcome.as_it_is
     return {
-        "tried": [cast(RemedyRow, t.to_json()) for t in outcome.tried],
+        "tried": [t.to_json() for t in outcome.tried],
         "needs_gpu": list(NEEDS_GPU),
         "gain": (
             {"ratio": gain.ratio, "low": gain.low, "high": gain.high, "advice": gain.advice}
@@ -210,7 +207,7 @@ def _print(document: WorkaroundsDocument) -> None:
                 if row["gain"]
                 else ""
             )
-            code = row["code"] if row["answer"] == "passes" else row["why"][:70]
+            code = row["code"] if row["answer"] == "passes" else row["why"]
             rows.append((row["name"], _SAYS.get(row["answer"], ""), seconds, speed, code))
         titles = ("remedy", "result", "CPU s", "speed against eager", "code")
         out.RESULTS.print_table(titles, rows, right=("CPU s",))

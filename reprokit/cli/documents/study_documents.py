@@ -1,8 +1,22 @@
-"""The JSON documents of the commands that study a failure, as they are printed."""
+"""The JSON documents of the commands that run a failure or study it."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+
+Answer = Annotated[
+    str, msgspec.Meta(description="same, other, passes or unresolved, against the failure")
+]
+PathText = Annotated[str, msgspec.Meta(description="the path of a file or folder")]
+CpuSeconds = Annotated[float, msgspec.Meta(description="seconds of CPU time of all processes")]
+
+
+class SchemaVersion(TypedDict):
+    """The version of the schema, which is increased when a key changes its meaning."""
+
+    schema: Literal[1]
 
 
 class SignatureKeys(TypedDict):
@@ -19,58 +33,133 @@ class MissingRow(TypedDict):
     why: str
 
 
+class VerdictKeys(TypedDict):
+    """What happened."""
+
+    kind: Annotated[str, msgspec.Meta(description="ok, exception, crash, hang, wrong-result, ...")]
+    phase: str | None
+    cause: str | None
+    reason: Annotated[str, msgspec.Meta(description="one sentence")]
+    detail: str
+    also: list[str]
+    path: Annotated[list[str], msgspec.Meta(description="which process waits for which")]
+    work: Annotated[dict[str, str], msgspec.Meta(description="the current work of the compiler")]
+    simulated: list[str]
+    responsible: str
+    responsible_because: list[str]
+    responsible_place: str
+
+
 class StepRow(TypedDict):
     """The result of one ablation step."""
 
     name: str
-    answer: str
+    group: str
+    answer: Answer
+    verdict: str
     title: str
-    cpu_s: float
+    seconds: float
+    cpu_s: CpuSeconds
 
 
 class AblationKeys(TypedDict):
     """The results of all ablation steps."""
 
-    steps: list[StepRow]
     sentence: str
+    first: Annotated[str | None, msgspec.Meta(description="the first backend that fails")]
+    label: str
+    blamed: str
+    own: str
+    responsible: str
+    cures: list[str]
+    steps: list[StepRow]
 
 
-class AblateDocument(TypedDict, total=False):
-    """What ``reprokit ablate --json`` prints."""
+class AblateBase(SchemaVersion):
+    """The keys that are always there."""
 
-    schema: int
-    verdict: dict[str, object]
     signature: SignatureKeys
     ablation: AblationKeys | None
-    run_dir: str
-    pack: str | None
+    run_dir: PathText
+
+
+class AblateDocument(AblateBase, total=False):
+    """What ``reprokit ablate --json`` prints; the other keys are those of a target."""
+
+    verdict: VerdictKeys
+    pack: PathText | None
     missing: list[MissingRow]
 
 
-class MinimizedKeys(TypedDict, total=False):
+class ProofKeys(TypedDict):
+    """The results of one program in fresh processes."""
+
+    answer: Answer
+    title: str
+    signature: str
+    tries: int
+    runs: int
+    hits: int
+    eager: str
+    seconds: list[float]
+    digest: Annotated[str, msgspec.Meta(description="SHA-256 of the program")]
+    asserts: bool
+    instead: str
+    needs: str
+    is_simulated: bool
+
+
+class MinimizedKeys(TypedDict):
     """The result of a minimization."""
 
+    level: str
+    began_lines: int
     lines: int
-    says: str
-    notes: list[str]
+    began_nodes: int
     probes: int
-    cpu_s: float
+    asked: int
+    cpu_s: CpuSeconds
+    seconds: float
+    budget_s: float
+    proof_s: float
+    rate: float
+    is_complete: bool
+    notes: list[str]
+    proof: ProofKeys | None
+    unproved: str
+    says: str
     spent: str
 
 
-class MinimizeDocument(TypedDict, total=False):
-    """What ``reprokit minimize --json`` prints."""
+class TraitsKeys(TypedDict):
+    """The traits by which nightly runs compare failures."""
 
-    schema: int
+    kind: str
+    phase: str
+    cause: str
+    message: str
+    frames: list[str]
+    rung: str
+    operator: str
+
+
+class MinimizeBase(SchemaVersion):
+    """The keys that are always there."""
+
     signature: SignatureKeys
-    run_dir: str
-    pack: str | None
-    repro: str | None
-    candidate: str | None
+    run_dir: PathText
+    pack: PathText | None
+    repro: PathText | None
+    candidate: PathText | None
     unproven: str | None
     minimized: MinimizedKeys | None
+
+
+class MinimizeDocument(MinimizeBase, total=False):
+    """What ``reprokit minimize --json`` prints; the other keys are not those of a pack."""
+
     ablation: AblationKeys | None
-    traits: dict[str, object]
+    traits: TraitsKeys
     missing: list[MissingRow]
 
 
@@ -80,33 +169,166 @@ class GainKeys(TypedDict):
     ratio: float
     low: float
     high: float
-    advice: str
+
+
+class MeasuredGain(GainKeys):
+    """The speed of a remedy."""
+
+    eager_s: float
+    compiled_s: float
+
+
+class AdvisedGain(GainKeys):
+    """The speed of a target that does not fail."""
+
+    advice: Annotated[str, msgspec.Meta(description="compile, eager or unsure")]
 
 
 class RemedyRow(TypedDict):
     """The result of one remedy."""
 
     name: str
-    answer: str
-    compile_cpu_s: float
-    gain: GainKeys | None
     code: str
+    answer: str
     why: str
+    compile_cpu_s: CpuSeconds
+    gain: MeasuredGain | None
+    results: str
+    says: str
+    advice: str
 
 
-class WorkaroundsDocument(TypedDict, total=False):
-    """What ``reprokit workarounds --json`` prints."""
+class WorkaroundsBase(SchemaVersion):
+    """The keys that are always there."""
 
-    schema: int
-    verdict: dict[str, object]
     signature: SignatureKeys
-    run_dir: str
-    pack: str | None
+    run_dir: PathText
     tried: list[RemedyRow]
-    needs_gpu: list[str]
-    gain: GainKeys | None
-    compile_s: float | None
     advice: str
     is_known: bool
+
+
+class WorkaroundsDocument(WorkaroundsBase, total=False):
+    """What ``reprokit workarounds --json`` prints; the other keys are known only at times."""
+
+    verdict: VerdictKeys
+    pack: PathText | None
+    needs_gpu: list[str]
+    gain: AdvisedGain | None
+    compile_s: float | None
     parameters: int
     guess: str
+
+
+class ReplayedRun(TypedDict):
+    """One run of a repro."""
+
+    answer: Answer
+    title: str
+    seconds: float
+    cpu_s: CpuSeconds
+
+
+class ReplayDocument(SchemaVersion):
+    """What ``reprokit replay --json`` prints."""
+
+    answer: Answer
+    hits: int
+    runs: int
+    signature: SignatureKeys
+    python: PathText
+    details: list[ReplayedRun]
+
+
+class CheckBase(SchemaVersion):
+    """The keys that are always there."""
+
+    answer: Answer
+    runs: int
+    titles: list[str]
+
+
+class CheckError(TypedDict):
+    """Why the program could not run."""
+
+    code: str
+    message: str
+
+
+class CheckDocument(CheckBase, total=False):
+    """What ``reprokit check --json`` prints."""
+
+    error: CheckError
+
+
+class KernelCell(TypedDict):
+    """One compile."""
+
+    kernel: str
+    arch: str
+    ptxas: PathText | None
+    answer: str
+    stage: str | None
+    said: str | None
+    title: str | None
+    seconds: float
+
+
+class KernelRemedy(TypedDict):
+    """A remedy for an architecture with a failure."""
+
+    arch: str
+    ptxas: PathText | None
+    remedy: str
+    works: bool
+    said: str | None
+
+
+class KernelDocument(SchemaVersion):
+    """What ``reprokit kernel --json`` prints."""
+
+    cells: list[KernelCell]
+    remedies: list[KernelRemedy]
+    versions: Annotated[dict[str, str], msgspec.Meta(description="version of each --ptxas")]
+
+
+class BisectStepKeys(TypedDict):
+    """The answer of one version."""
+
+    version: str
+    answer: Annotated[str, msgspec.Meta(description="good, bad or skip")]
+    title: str
+    python: PathText
+    how: str
+    seconds: float
+    is_known: bool
+
+
+class GitBisectDocument(SchemaVersion, BisectStepKeys):
+    """What ``reprokit bisect --git --json`` prints."""
+
+
+class BisectRange(TypedDict):
+    """The versions between which the failure started or was fixed."""
+
+    good: str
+    bad: str
+
+
+class BisectDocument(SchemaVersion):
+    """What ``reprokit bisect --json`` prints."""
+
+    good: str
+    bad: str
+    versions: list[str]
+    status: Annotated[str, msgspec.Meta(description="found, wrong ends or cannot tell")]
+    range: BisectRange | None
+    skipped: list[str]
+    is_fix: bool
+    is_interrupted: bool
+    says: str
+    steps: list[BisectStepKeys]
+
+
+JsonObject = dict[str, Any]
+"""An object whose keys are not part of the schema."""

@@ -1,0 +1,184 @@
+"""The JSON documents of the commands that capture a target."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+
+from reprokit.cli.documents.error_documents import ErrorDocument
+from reprokit.cli.documents.study_documents import (
+    AblationKeys,
+    CpuSeconds,
+    JsonObject,
+    MinimizedKeys,
+    MissingRow,
+    PathText,
+    SchemaVersion,
+    SignatureKeys,
+    TraitsKeys,
+    VerdictKeys,
+)
+from reprokit.core.shared.result_comparison import Comparison
+
+
+class FullSignature(SignatureKeys):
+    """The signature of the failure, with the version of the rules that made it."""
+
+    algorithm: int
+
+
+class CompileCosts(TypedDict):
+    """The costs of the compile."""
+
+    cpu_s: CpuSeconds
+    phases: Annotated[
+        dict[str, float], msgspec.Meta(description="CPU seconds by phase, the largest first")
+    ]
+
+
+class CaptureDocument(SchemaVersion):
+    """What ``reprokit capture --json`` and ``reprokit pack --json`` print."""
+
+    verdict: VerdictKeys
+    signature: FullSignature
+    run_dir: PathText
+    pack: PathText | None
+    issue: PathText | None
+    repro: Annotated[str | None, msgspec.Meta(description="a program that fresh processes proved")]
+    candidate: Annotated[str | None, msgspec.Meta(description="a program without a proof")]
+    unproven: Annotated[str | None, msgspec.Meta(description="why there is no proved program")]
+    report: PathText | None
+    minimized: MinimizedKeys | None
+    comparison: Comparison | None
+    ablation: AblationKeys | None
+    traits: TraitsKeys
+    compile: CompileCosts
+    versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
+    redacted: Annotated[JsonObject, msgspec.Meta(description="counts of placeholders in the pack")]
+    missing: list[MissingRow]
+    seconds: float
+    total_s: float
+    peak_rss_bytes: int
+
+
+class GrowthLaw(TypedDict):
+    """How a cost grows, and the prediction with its interval."""
+
+    law: str
+    words: str
+    is_superlinear: bool
+    can_tell: bool
+    predicted: float
+    low: float
+    high: float
+
+
+class GrowthOfMemory(GrowthLaw):
+    """How the peak memory grows."""
+
+    grew: int
+
+
+class GrowthOfPhase(GrowthLaw):
+    """How the CPU time of a phase grows, with its seconds at each size."""
+
+    phase: str
+    costs: list[float]
+
+
+class GrowthWorst(TypedDict, total=False):
+    """The phase that grows fastest."""
+
+    phase: str
+    law: str
+    words: str
+    frame: str
+    event: str
+
+
+class GrowthKeys(TypedDict):
+    """The measurements, the laws and the predictions."""
+
+    schema: Literal[1]
+    knob: str
+    at: int
+    is_superlinear: bool
+    worst: GrowthWorst | None
+    total: GrowthLaw | None
+    memory: GrowthOfMemory | None
+    sizes: Annotated[list[JsonObject], msgspec.Meta(description="the measurements")]
+    phases: list[GrowthOfPhase]
+    passes: Annotated[list[JsonObject], msgspec.Meta(description="as phases, for each pass")]
+    table: list[str]
+    left_out: list[str]
+    says: str
+
+
+class ScaleDocument(CaptureDocument):
+    """What ``reprokit scale --json`` prints."""
+
+    growth: GrowthKeys
+
+
+class NoVerdict(TypedDict):
+    """The keys of a verdict, all null."""
+
+    kind: None
+    phase: None
+    cause: None
+    reason: None
+    detail: None
+    also: None
+    path: None
+    work: None
+    simulated: None
+    responsible: None
+    responsible_because: None
+    responsible_place: None
+
+
+class NoSignature(TypedDict):
+    """The keys of a signature, all null."""
+
+    id: None
+    title: None
+    algorithm: None
+
+
+class RefusedCaptureDocument(ErrorDocument):
+    """What ``reprokit capture --json`` prints for a target or a value that cannot be used.
+
+    The keys beside ``error`` are those of versions before 0.3.
+    """
+
+    verdict: NoVerdict
+    signature: NoSignature
+    run_dir: None
+    pack: None
+    issue: None
+    repro: None
+    report: None
+    minimized: None
+    seconds: None
+    peak_rss_bytes: None
+    missing: list[MissingRow]
+
+
+class RefusedScaleDocument(RefusedCaptureDocument):
+    """What ``reprokit scale --json`` prints for a target or a value that cannot be used."""
+
+    growth: None
+
+
+def refuse_capture(code: str, why: str) -> dict[str, Any]:
+    """Return the document of a capture that is refused."""
+    nothing = dict.fromkeys(RefusedCaptureDocument.__annotations__)
+    return {
+        **nothing,
+        "schema": 1,
+        "error": {"code": code, "message": why},
+        "verdict": dict.fromkeys(NoVerdict.__annotations__),
+        "signature": dict.fromkeys(NoSignature.__annotations__),
+        "missing": [{"what": "run", "why": why}],
+    }

@@ -1,0 +1,145 @@
+"""The JSON documents of the commands that read a pack, a machine or the zoo."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+
+from reprokit.cli.documents.study_documents import (
+    JsonObject,
+    MissingRow,
+    PathText,
+    SchemaVersion,
+)
+
+FromPack = Annotated[
+    JsonObject, msgspec.Meta(description="as it is in the pack, which a stranger may have written")
+]
+
+
+class ShowDocument(SchemaVersion):
+    """What ``reprokit show --json`` prints."""
+
+    pack: PathText
+    verified: Annotated[bool, msgspec.Meta(description="all files match the manifest")]
+    verdict: FromPack
+    signature: FromPack
+    report: FromPack
+    trimmed: list[str]
+    files: Annotated[dict[str, int], msgspec.Meta(description="bytes of each file")]
+
+
+class ShownFileDocument(SchemaVersion):
+    """What ``reprokit show --file NAME --json`` prints."""
+
+    pack: PathText
+    file: str
+    text: str
+
+
+class IssueField(TypedDict):
+    """One field of the form."""
+
+    field: str
+    files: Annotated[list[str], msgspec.Meta(description="the files of the pack with its text")]
+    characters: int
+    path: Annotated[str | None, msgspec.Meta(description="the file below --output-dir")]
+
+
+class IssueAttachment(TypedDict):
+    """The pack as an attachment."""
+
+    path: PathText
+    bytes: int
+    fits: Annotated[bool, msgspec.Meta(description="GitHub accepts its size")]
+
+
+class IssueSearch(TypedDict):
+    """A search for similar issues."""
+
+    query: str
+    url: str
+
+
+class IssueDocument(SchemaVersion):
+    """What ``reprokit issue --json`` prints."""
+
+    pack: PathText
+    is_bug: Literal[True]
+    form: str
+    url: str
+    fields: list[IssueField]
+    attach: IssueAttachment
+    search: IssueSearch
+
+
+class NoIssueDocument(SchemaVersion):
+    """What ``reprokit issue --json`` prints if there is nothing to file; the exit code is 1."""
+
+    pack: PathText
+    is_bug: Literal[False]
+    why: str
+
+
+class EnvironmentDocument(SchemaVersion):
+    """What ``reprokit env --json`` prints."""
+
+    environment: Annotated[JsonObject, msgspec.Meta(description="the facts, by name")]
+    collect_env: Annotated[str, msgspec.Meta(description="of torch.utils.collect_env")]
+    missing: list[MissingRow]
+
+
+class HookRow(TypedDict):
+    """A private function of torch that reprokit uses."""
+
+    symbol: str
+    purpose: str
+    since: str
+    until: str
+    expected: Annotated[bool, msgspec.Meta(description="this torch should have it")]
+    problem: Annotated[str, msgspec.Meta(description="why torch lacks it; empty if it has it")]
+
+
+class HooksDocument(SchemaVersion):
+    """What ``reprokit env --hooks --json`` prints."""
+
+    hooks: list[HookRow]
+
+
+class ModelRow(TypedDict):
+    """A model of the zoo."""
+
+    name: str
+    about: str
+    parameters: int
+    knobs: dict[str, Any]
+
+
+class ModelsDocument(SchemaVersion):
+    """What ``reprokit models --json`` prints."""
+
+    models: list[ModelRow]
+
+
+class ModelTypesDocument(SchemaVersion):
+    """What ``reprokit models hf: --json`` prints."""
+
+    transformers: str
+    types: list[str]
+
+
+_Class = TypedDict("_Class", {"class": str})
+
+
+class ModelTypeDocument(SchemaVersion, _Class):
+    """What ``reprokit models hf:TYPE --json`` prints."""
+
+    name: str
+    transformers: str
+    parameters: int | None
+    layers: Annotated[list[str], msgspec.Meta(description="the fields that --layers sets")]
+    batch_size: int
+    sequence_length: int
+    inputs: Annotated[dict[str, list[int]], msgspec.Meta(description="shape of each input")]
+    knobs: Annotated[JsonObject, msgspec.Meta(description="the fields of the configuration")]
