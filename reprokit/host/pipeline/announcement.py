@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from reprokit.core.experiments.ablation import own_variants
-from reprokit.core.judge.responsible import ownership
-from reprokit.core.shared.contract.events import Progress
 from reprokit.host.experiments import follow_up, run_ablation
 from reprokit.host.pipeline import study_steps
 from reprokit.host.pipeline.state import State
-from reprokit.host.system import files, host_log
-
-_PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?")
-MAX_SOURCE_CHARS = 100
+from reprokit.host.report import users_line
 
 
 def announcement_of(state: State) -> list[str]:
@@ -22,51 +14,14 @@ def announcement_of(state: State) -> list[str]:
     verdict = state.verdict
     where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
     lines = [f"{verdict.kind}{where}: {verdict.reason}", f"    signature: {state.signature.id}"]
-    if place := users_line(state):
+    if place := users_line.find_users_line(verdict, state.seen):
         lines.append(f"    your code: {place}")
-    elif function := compiled_function(state):
+    elif function := users_line.find_compiled_function(state.journals):
         lines.append(f"    compiling: {function}")
     if steps := next_steps(state):
         lines.append(f"    next: {'; '.join(steps)}")
         lines.append("    Ctrl-C ends this early, and the pack has what is known by then")
     return lines
-
-
-def users_line(state: State) -> str:
-    """Return the innermost line of the user's code that is involved, with its text.
-
-    It is the line that is responsible, that the compiler works on, or that is on the stack. Empty
-    if no line is known.
-    """
-    verdict = state.verdict
-    place = verdict.responsible_place or verdict.work.get("line", "")
-    if not place:
-        stack = ownership.stack_of(verdict, state.seen)
-        own = ownership.innermost_own(stack)
-        place = f"{own.at} in {own.function}" if own is not None else ""
-    match = _PLACE.match(place)
-    if match is None:
-        return ""
-    text = _source_line(Path(match["file"]), int(match["line"]))
-    return f"{match[0]}: {text}" if text else match[0]
-
-
-def compiled_function(state: State) -> str:
-    """Return the function that Dynamo traced last, as ``NAME in FILE``; empty without one.
-
-    Dynamo traces the user's code, so the stack of a failure after it has no frame of that code.
-    """
-    traced = [e.where for e in state.journals.events_of_type(Progress) if e.unit == "line"]
-    match = _PLACE.match(traced[-1]) if traced else None
-    return f"{match['function']} in {match['file']}" if match and match["function"] else ""
-
-
-def _source_line(file: Path, number: int) -> str:
-    with host_log.suppress(OSError):
-        rows = files.read_text(file).splitlines()
-        if 0 < number <= len(rows):
-            return rows[number - 1].strip()[:MAX_SOURCE_CHARS]
-    return ""
 
 
 def next_steps(state: State) -> list[str]:

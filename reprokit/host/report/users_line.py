@@ -1,0 +1,51 @@
+"""Find the line of the user's own code that a failure is about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reprokit.core.judge.responsible import ownership
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.events import Progress
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.system import files, host_log
+
+_PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?")
+MAX_SOURCE_CHARS = 100
+
+
+def find_users_line(verdict: Verdict, seen: Observation) -> str:
+    """Return the innermost line of the user's code that is involved, with its text.
+
+    It is the line that is responsible, that the compiler works on, or that is on the stack. Empty
+    if no line is known.
+    """
+    place = verdict.responsible_place or verdict.work.get("line", "")
+    if not place:
+        own = ownership.innermost_own(ownership.stack_of(verdict, seen))
+        place = f"{own.at} in {own.function}" if own is not None else ""
+    match = _PLACE.match(place)
+    if match is None:
+        return ""
+    text = _source_line(Path(match["file"]), int(match["line"]))
+    return f"{match[0]}: {text}" if text else match[0]
+
+
+def find_compiled_function(journals: Journals) -> str:
+    """Return the function that Dynamo traced last, as ``NAME in FILE``; empty without one.
+
+    Dynamo traces the user's code, so the stack of a failure after it has no frame of that code.
+    """
+    traced = [e.where for e in journals.events_of_type(Progress) if e.unit == "line"]
+    match = _PLACE.match(traced[-1]) if traced else None
+    return f"{match['function']} in {match['file']}" if match and match["function"] else ""
+
+
+def _source_line(file: Path, number: int) -> str:
+    with host_log.suppress(OSError):
+        rows = files.read_text(file).splitlines()
+        if 0 < number <= len(rows):
+            return rows[number - 1].strip()[:MAX_SOURCE_CHARS]
+    return ""
