@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
@@ -18,7 +19,9 @@ from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proven import Candidate, Repro
 from reprokit.host.pack import issue_text, reopen, shown_program, writer
-from reprokit.host.report import html_report, report_data
+from reprokit.host.report import report_data, report_head, users_line
+from reprokit.host.report.page import html_report
+from reprokit.host.report.report_model import ReportHead, ReportModel
 from reprokit.host.request.command_line import capture_command
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory
@@ -90,12 +93,21 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     if has_failed and capture.verdict.responsible != "reprokit":
         paths.url = _add_issue(facts, draft, missing)
     try:
+        head = _report_head(capture, facts, paths.url, redactor)
         report = report_data.make_report_data(
-            capture.verdict, capture.signature, capture.seen, capture.journals, run.path, ablation
+            capture.verdict,
+            capture.signature,
+            capture.seen,
+            capture.journals,
+            run.path,
+            head,
+            ablation,
         )
-        model = redactor.redact_value(report)
+        # the head is redacted already, and a proved program must not change
+        model = {**redactor.redact_value(report), "head": head}
         draft.add_json(run_names.REPORT_DATA_FILE, model)
-        draft.add_text(run_names.REPORT_FILE, html_report.render_html_report(model))
+        page = html_report.render_html_report(cast(ReportModel, model))
+        draft.add_text(run_names.REPORT_FILE, page)
     except Exception as problem:
         missing.append(Missing(run_names.REPORT_FILE, f"it could not be made: {problem!r}"))
     draft.add_text(run_names.COMMAND_FILE, facts.command + "\n")
@@ -149,6 +161,34 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         missing.append(Missing("pack", text))
     paths.trimmed, paths.hidden = draft.trimmed, draft.hidden
     return paths
+
+
+def _report_head(
+    capture: PackInput, facts: issue_text.IssueFacts, url: str, redactor: Redactor
+) -> ReportHead:
+    """Return the redacted head of the report."""
+    program = facts.program
+    is_proved = isinstance(program, Repro)
+    file = run_names.REPRO_FILE if is_proved else run_names.CANDIDATE_FILE
+    own_line = users_line.find_users_line(capture.verdict, capture.seen)
+    began, _ = report_data.run_times(capture.journals, capture.seen)
+    return {
+        "users_line": redactor.redact_text(own_line),
+        "compiling": redactor.redact_text(users_line.find_compiled_function(capture.journals)),
+        "program": {
+            "file": file if program.text else "",
+            "text": program.text,
+            "about": redactor.redact_text(program.about),
+            "why_unproven": (
+                "" if isinstance(program, Repro) or capture.verdict.kind == "ok" else program.why
+            ),
+        },
+        "avoids": report_head.ways_to_avoid(facts.ablation, capture.seen.eager),
+        "command": facts.command,
+        "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
+        "started": report_head.utc_date(began),
+        "form": {"name": responsibility.repository_for(facts.verdict) if url else "", "url": url},
+    }
 
 
 def _add_issue(

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.records.dumps import Dump
+from reprokit.core.records.dumps import Dump, ThreadStack
 from reprokit.host.report.report_model import FlameNode
 
 MAX_NODES = 1500
 MAX_DEPTH = 90
+MAX_HOT_FRAMES = 12
+
+
+class HotFrame(TypedDict):
+    """A frame in which samples end."""
+
+    name: str
+    place: str
+    samples: int
+    """Samples with this frame as the innermost."""
 
 
 @dataclass
@@ -27,14 +38,12 @@ def stack_tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> FlameNode:
     service threads are left out.
     """
     root = _Node("all samples")
-    best = _by_one_tool(list(dumps))
+    best = one_dump_each(dumps)
     for dump in best:
         for thread in dump.threads:
             if is_service(thread) or not thread.frames:
                 continue
-            who = names.get(dump.pid, f"process {dump.pid}") + (
-                "" if thread.is_main else f", {thread.thread}"
-            )
+            who = thread_name(dump.pid, thread, names)
             path = [(who, "")]
             path += [
                 (f.function, f"{f.file}:{f.line}")
@@ -53,7 +62,7 @@ def stack_tree(dumps: Iterable[Dump], names: Mapping[int, str]) -> FlameNode:
     return _listed(root, left)
 
 
-def _by_one_tool(dumps: list[Dump]) -> list[Dump]:
+def one_dump_each(dumps: Iterable[Dump]) -> list[Dump]:
     """Return one dump for each process and round, preferably that of py-spy."""
     chosen: dict[tuple[int, int], Dump] = {}
     for dump in dumps:
@@ -61,6 +70,12 @@ def _by_one_tool(dumps: list[Dump]) -> list[Dump]:
         if dump.threads and (key not in chosen or dump.tool == "py-spy"):
             chosen[key] = dump
     return list(chosen.values())
+
+
+def thread_name(pid: int, thread: ThreadStack, names: Mapping[int, str]) -> str:
+    """Return the name of a thread for people; a main thread has the name of its process."""
+    process = names.get(pid, f"process {pid}")
+    return process if thread.is_main else f"{process}, {thread.thread}"
 
 
 def _listed(node: _Node, left: list[int]) -> FlameNode:
@@ -84,3 +99,36 @@ def _listed(node: _Node, left: list[int]) -> FlameNode:
 def tree_depth(node: FlameNode) -> int:
     """Return the number of levels of the tree, with that of ``node``."""
     return 1 + max((tree_depth(child) for child in node["children"]), default=0)
+
+
+def collapse_chains(node: FlameNode) -> tuple[list[FlameNode], list[FlameNode]]:
+    """Return the chain of frames that begins with ``node``, and the children of its last frame.
+
+    Each frame of a chain but the last has one child, with the same samples. Processes and the root
+    have no place, and are not parts of chains.
+    """
+    chain = [node]
+    while node["place"] and len(node["children"]) == 1:
+        (child,) = node["children"]
+        if child["samples"] != node["samples"]:
+            break
+        chain.append(child)
+        node = child
+    return chain, node["children"]
+
+
+def hot_frames(node: FlameNode) -> list[HotFrame]:
+    """Return the frames in which most samples end, the most frequent first."""
+    found: dict[tuple[str, str], int] = {}
+
+    def add(node: FlameNode) -> None:
+        own = node["samples"] - sum(child["samples"] for child in node["children"])
+        if own > 0 and node["place"]:
+            key = node["name"], node["place"]
+            found[key] = found.get(key, 0) + own
+        for child in node["children"]:
+            add(child)
+
+    add(node)
+    rows = sorted(found.items(), key=lambda row: -row[1])[:MAX_HOT_FRAMES]
+    return [{"name": name, "place": place, "samples": count} for (name, place), count in rows]

@@ -23,13 +23,21 @@ from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
 from reprokit.host.report import flamegraph, timeline
-from reprokit.host.report.report_model import FrameRow, ProcessRow, ReportModel, StackRow
+from reprokit.host.report.report_model import (
+    FrameRow,
+    ProcessRow,
+    ReportHead,
+    ReportModel,
+    StackRow,
+)
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 from reprokit.host.watch import stacks
 
 MAX_FRAMES = 40
 MAX_PROCESSES = 40
+MAX_ROUNDS = 400
+"""Rounds of dumps that a report has."""
 
 
 def make_report_data(
@@ -38,14 +46,16 @@ def make_report_data(
     seen: Observation,
     journals: Journals,
     run_path: Path,
+    head: ReportHead,
     ablation: dict[str, Any] | None = None,
 ) -> ReportModel:
-    """Return the report, which the caller must redact."""
-    began, ended = _times(journals, seen)
-    names = {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
+    """Return the report. The caller must redact all of it but ``head``, which is redacted."""
+    began, ended = run_times(journals, seen)
+    names = rank_names(seen)
     samples = files.read_text(run_path / run_names.SAMPLES_FILE)
     return {
         "schema": SCHEMA,
+        "head": head,
         "title": signature.title,
         "signature": signature.id,
         "kind": verdict.kind,
@@ -68,7 +78,7 @@ def make_report_data(
             {"question": a.question, "answer": a.answer, "seconds": a.seconds} for a in seen.answers
         ],
         "timeline": timeline.make_timeline(journals.by_pid, seen.ranks, samples, began, ended),
-        "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, max_rounds=400), names),
+        "flame": flamegraph.stack_tree(stacks.read_dumps(run_path, MAX_ROUNDS), names),
         "stacks": _stacks(seen),
         "processes": [_process(seen, p.pid) for p in seen.evidence.processes[:MAX_PROCESSES]],
         "tools": [
@@ -83,7 +93,13 @@ def make_report_data(
     }
 
 
-def _times(journals: Journals, seen: Observation) -> tuple[float, float]:
+def rank_names(seen: Observation) -> dict[int, str]:
+    """Return the name of each process that is a rank."""
+    return {pid: f"rank {rank}" for rank, pid in seen.ranks.items()}
+
+
+def run_times(journals: Journals, seen: Observation) -> tuple[float, float]:
+    """Return the start and the end of a run, in seconds since the epoch."""
     times = journals.times
     began = seen.started or min(times, default=0.0)
     return began, max([began + seen.seconds, *times])

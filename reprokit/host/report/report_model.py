@@ -107,10 +107,55 @@ class AnswerRow(TypedDict):
     seconds: float
 
 
+class Version(TypedDict):
+    """The version of one part of the environment."""
+
+    name: str
+    version: str
+
+
+class ReportedProgram(TypedDict):
+    """The program of a pack."""
+
+    file: str
+    """``repro.py``, ``candidate.py``, or empty if there is no program."""
+    text: str
+    about: str
+    """A description in one line."""
+    why_unproven: str
+    """Why there is no repro; empty for a repro, and if nothing failed."""
+
+
+class IssueFormLink(TypedDict):
+    """The issue form in which the failure can be filed."""
+
+    name: str
+    """``OWNER/REPOSITORY``; empty if there is nothing to file."""
+    url: str
+
+
+class ReportHead(TypedDict):
+    """What a reader needs first; the rest of the report is the evidence."""
+
+    users_line: str
+    """``FILE:LINE in FUNCTION: TEXT`` of the user's code; empty if it is not known."""
+    compiling: str
+    """``FUNCTION in FILE`` that Dynamo traced last; empty if it is not known."""
+    program: ReportedProgram
+    avoids: list[str]
+    """Ways to compile with which the program passes, the smallest change first."""
+    command: str
+    versions: list[Version]
+    started: str
+    """``YYYY-MM-DD HH:MM UTC``; empty if it is not known."""
+    form: IssueFormLink
+
+
 class ReportModel(TypedDict):
     """The whole report."""
 
     schema: int
+    head: ReportHead
     title: str
     signature: str
     kind: str

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 
 from reprokit.host.report import markdown
+from reprokit.host.report.page import html_text, palette
 
 
 @cache
@@ -20,12 +21,17 @@ def markdown_templates() -> jinja2.Environment:
 @cache
 def html_templates() -> jinja2.Environment:
     """Return the environment of the HTML templates, in which all text is escaped."""
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(read_template),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         autoescape=True,
+        finalize=html_text.clean_value,
     )
+    environment.filters.update(
+        prose=html_text.prose, program=html_text.program_text, phase_class=palette.phase_class
+    )
+    return environment
 
 
 def read_template(name: str) -> str:
