@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from reprokit.host.pack import reader
+from tests.host.test_exports import check_speedscope, check_trace_events
 from tests.support.environments import clean_environ
 from tests.support.processes import survivors, survivors_after_wait, wait_until
 from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command
@@ -88,7 +89,11 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     pack = reader.read_pack(Path(done.json["pack"]))
     rounds = {d["number"] for d in pack.read_json("observation.json")["dumps"] if d["threads"]}
     assert len(rounds) >= 3
-    assert {"report.html", "report.json", "evidence.json"} <= set(pack.files)
+    exports = {"stacks.speedscope.json", "timeline.perfetto.json"}
+    assert {"report.html", "report.json", "evidence.json", *exports} <= set(pack.files)
+    check_speedscope(pack.read_json("stacks.speedscope.json"))
+    check_trace_events(pack.read_json("timeline.perfetto.json"))
+    assert all(f"`{name}`" in pack.files["README.md"].decode() for name in exports)
     assert survivors(env["HANG_MARK"]) == []
     if kind == "phase:bw_lowering":
         assert verdict["work"]["direction"] == "backward" and verdict["work"]["node"].startswith(

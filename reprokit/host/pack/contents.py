@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +21,14 @@ from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proven import Candidate, Repro
 from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import report_data, report_head, users_line
+from reprokit.host.report.exports import speedscope, trace_events
 from reprokit.host.report.page import html_report
 from reprokit.host.report.report_model import ReportHead, ReportModel
 from reprokit.host.request.command_line import capture_command
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.system import files, private_names
+from reprokit.host.watch import stacks
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     facts = dataclasses.replace(facts, traces=tuple(f"{name}.gz" for name in traces))
     if has_failed and capture.verdict.responsible != "reprokit":
         paths.url = _add_issue(facts, draft, missing)
+    exports = _add_exports(capture, draft, missing, run.path, redactor)
     try:
         head = _report_head(capture, facts, paths.url, redactor)
         report = report_data.make_report_data(
@@ -106,7 +110,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         # the head is redacted already, and a proved program must not change
         model = {**redactor.redact_value(report), "head": head}
         draft.add_json(run_names.REPORT_DATA_FILE, model)
-        page = html_report.render_html_report(cast(ReportModel, model))
+        page = html_report.render_html_report(cast(ReportModel, model), exports)
         draft.add_text(run_names.REPORT_FILE, page)
     except Exception as problem:
         missing.append(Missing(run_names.REPORT_FILE, f"it could not be made: {problem!r}"))
@@ -189,6 +193,44 @@ def _report_head(
         "started": report_head.utc_date(began),
         "form": {"name": responsibility.repository_for(facts.verdict) if url else "", "url": url},
     }
+
+
+def _add_exports(
+    capture: PackInput,
+    draft: writer.PackDraft,
+    missing: list[Missing],
+    run_path: Path,
+    redactor: Redactor,
+) -> tuple[tuple[str, str], ...]:
+    """Add the stacks and the timeline in the formats of other viewers, where there are any.
+
+    Return the name of each file, and what opens it.
+    """
+
+    def stacks_file() -> dict[str, Any]:
+        dumps = stacks.read_dumps(run_path, report_data.MAX_ROUNDS)
+        names = report_data.rank_names(capture.seen)
+        return speedscope.speedscope_file(dumps, names, capture.signature.title)
+
+    def timeline_file() -> dict[str, Any]:
+        journals, seen = capture.journals, capture.seen
+        samples = files.read_text(run_path / run_names.SAMPLES_FILE)
+        times = report_data.run_times(journals, seen)
+        return trace_events.trace_event_file(journals.by_pid, seen.ranks, samples, *times)
+
+    made = []
+    for name, viewer, make in (
+        (run_names.SPEEDSCOPE_FILE, "speedscope", stacks_file),
+        (run_names.TRACE_EVENTS_FILE, "Perfetto", timeline_file),
+    ):
+        try:
+            if document := make():
+                text = json.dumps(redactor.redact_value(document), separators=(",", ":"))
+                draft.add_text(name, text + "\n")
+                made.append((name, viewer))
+        except Exception as problem:  # the journal and the stacks may have any content
+            missing.append(Missing(name, f"it could not be made: {problem!r}"))
+    return tuple(made)
 
 
 def _add_issue(

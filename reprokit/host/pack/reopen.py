@@ -35,6 +35,8 @@ EVIDENCE = (
     "escalate/",
     run_names.SAMPLES_FILE,
     "report.",
+    run_names.SPEEDSCOPE_FILE,
+    run_names.TRACE_EVENTS_FILE,
 )
 """Files that no command uses. They are only hashed, and read again to write a further pack."""
 MAX_TEXT_BYTES = 8 << 20

@@ -54,6 +54,14 @@ FILE_DESCRIPTIONS = (
         "cause, timeline and stacks, with figures; opens in any browser, without a network",
     ),
     (run_names.REPORT_DATA_FILE, "the data of the report; reprokit show prints it"),
+    (
+        run_names.SPEEDSCOPE_FILE,
+        "the sampled stacks, for https://www.speedscope.app, which works without a network too",
+    ),
+    (
+        run_names.TRACE_EVENTS_FILE,
+        "phases, processes, memory and CPU load over time, for https://ui.perfetto.dev",
+    ),
     (run_names.EVIDENCE_FILE, "the data of the kernel about each process at the end"),
     (run_names.REPRO_FILE, "the smallest program that ran alone and failed in the same way"),
     (
@@ -176,7 +184,8 @@ text.
 def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BYTES) -> bytes:
     """Return the tarball, trimmed in a fixed order until it has at most ``max_bytes``.
 
-    The order: chromium events of the traces, whole traces, samples, journals and logs to 200 kB
+    The order: chromium events of the traces, whole traces, the copies of the timeline and of the
+    stacks for other viewers, samples, journals and logs to 200 kB
     each, all graphs but the last ten, all graphs, kernels, all stacks but the last round, and then
     whole folders. A program may write any number of files there, and no command reads a pack with
     too many files.
@@ -186,6 +195,8 @@ def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BY
     steps: list[Callable[[PackDraft], str]] = [
         _drop_chromium,
         _drop("trace/"),
+        _drop(run_names.TRACE_EVENTS_FILE),
+        _drop(run_names.SPEEDSCOPE_FILE),
         _drop(run_names.SAMPLES_FILE),
         _shorten("journal/"),
         _shorten("logs/"),
