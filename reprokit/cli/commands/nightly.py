@@ -146,19 +146,37 @@ def run(
 @nightly.command()
 @OUTPUT_DIR
 @LEDGER
+@shared.option(
+    "--junit",
+    "junit_path",
+    section=shared.OUTPUT_SECTION,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write the nightly run as JUnit XML: one test case for each cell.",
+)
 @shared.JSON
 @click.pass_context
-def report(ctx: click.Context, output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
+def report(
+    ctx: click.Context,
+    output_dir: Path,
+    ledger_path: Path | None,
+    junit_path: Path | None,
+    as_json: bool,
+) -> None:
     """Report the last nightly run: here, and as digest.md and report.html in --output-dir.
 
     \b
-    Example: reprokit nightly report
+    Examples:
+      reprokit nightly report
+      reprokit nightly report --junit nightly.xml
     """
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.nightly import night_report, night_report_files
+    from reprokit.host.nightly import night_junit, night_report, night_report_files
 
     with open_ledger.open_for_command(output_dir, ledger_path, prints_refused=True) as store:
         document = night_report.make_report(store, None, output_dir.resolve())
+        if junit_path is not None:
+            night_junit.write_junit(store, junit_path)
     if as_json:
         out.RESULTS.print_json(document)
     else:

@@ -12,6 +12,7 @@ from typing import cast
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage import trend
+from reprokit.host.nightly import night_heat_map
 from reprokit.host.nightly.ledger import bugs
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.night_report_model import (
@@ -103,10 +104,12 @@ def make_report(
         "costs": _costs(runs),
         "refused": refused_files(ledger, night["id"]),
     }
-    report: NightReport = {**body, "exit_code": exit_code(body), "sentence": summary_sentence(body)}
-    cleaned = cast(NightReport, private_names.get_redactor().redact_value(report))
-    _link_packs(cleaned, groups, beside)
-    return cleaned
+    told = {**body, "exit_code": exit_code(body), "sentence": summary_sentence(body)}
+    cleaned = private_names.get_redactor().redact_value(told)
+    cleaned["heat_map"] = night_heat_map.make_heat_map(ledger, nights, hidden, beside)
+    report = cast(NightReport, cleaned)
+    _link_packs(report, groups, beside)
+    return report
 
 
 MAX_REFUSED_REASONS = 50

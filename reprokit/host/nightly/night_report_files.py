@@ -9,11 +9,13 @@ from pathlib import Path
 from markupsafe import Markup
 
 from reprokit import __version__
+from reprokit.host.nightly import night_heat_map
 from reprokit.host.nightly.engines.local_engine import duration_in_words
 from reprokit.host.nightly.jobs import quarantine
 from reprokit.host.nightly.night_report import GROUPS
 from reprokit.host.nightly.night_report_model import NightReport
 from reprokit.host.report import template_files
+from reprokit.host.report.page import page_parts
 from reprokit.host.system import files
 
 DIGEST_FILE, PAGE_FILE = "digest.md", "report.html"
@@ -26,6 +28,28 @@ TITLES = dict(
         strict=True,
     )
 )
+MARKS = {
+    "ok": ("kind-ok", "✓"),
+    "exception": ("kind-exception", "E"),
+    "crash": ("kind-crash", "C"),
+    "hang": ("kind-hang", "H"),
+    "oom": ("kind-oom", "M"),
+    "wrong-result": ("kind-wrong-result", "W"),
+    "recompile-limit": ("kind-recompile", "R"),
+    "recompile-storm": ("kind-recompile", "S"),
+    "graph-break": ("kind-graph", "B"),
+    "cudagraph-skip": ("kind-graph", "G"),
+    "rank-mismatch": ("kind-rank-mismatch", "K"),
+    "slow-compile": ("kind-slow", "T"),
+    "superlinear-compile": ("kind-slow", "L"),
+    "compile-time-regression": ("kind-slow", "D"),
+    "memory-regression": ("kind-oom", "N"),
+    "error-in-eager": ("kind-error-in-eager", "X"),
+    "unknown": ("kind-unknown", "?"),
+    night_heat_map.OTHER: ("kind-unknown", "O"),
+    night_heat_map.LOST: ("kind-lost", "–"),
+}
+"""Kind -> its class and its letter in the table of all runs."""
 STATES = {
     "shows": "shows",
     "ok": "healthy",
@@ -64,11 +88,27 @@ def digest_text(report: NightReport) -> str:
 def page_text(report: NightReport) -> str:
     """Return a self-contained page; every text is escaped, and the only script is reprokit's."""
     environment = template_files.html_templates().overlay()
-    environment.filters.update(bars=bar_rectangles, duration=duration_in_words)
-    kinds = sorted({bug["kind"] for bugs in report["groups"].values() for bug in bugs})
-    return environment.get_template("nightly.html.j2").render(
-        r=report, groups=[*TITLES.items()], said=STATES, kinds=kinds, version=__version__
+    environment.filters.update(
+        bars=bar_rectangles, duration=duration_in_words, night_lines=_night_lines
     )
+    kinds = sorted({bug["kind"] for bugs in report["groups"].values() for bug in bugs})
+    shown = {s["kind"] for row in report["heat_map"]["rows"] for s in row["states"] if s}
+    return environment.get_template("nightly.html.j2").render(
+        r=report,
+        groups=[*TITLES.items()],
+        said=STATES,
+        kinds=kinds,
+        marks=MARKS,
+        used_marks=[(kind, mark) for kind, mark in MARKS.items() if kind in shown],
+        parts=page_parts.page_parts("nightly"),
+        version=__version__,
+    )
+
+
+def _night_lines(name: str) -> list[str]:
+    """Return the name of a nightly run in short lines for a narrow column."""
+    match = re.fullmatch(r"(\d{4})-(\d\d-\d\d)(.*)", name)
+    return [part for part in match.groups() if part] if match else [name]
 
 
 def bar_rectangles(values: list[float], what: str = "cells that showed it") -> Markup:
@@ -77,13 +117,13 @@ def bar_rectangles(values: list[float], what: str = "cells that showed it") -> M
     parts = []
     for index, value in enumerate(values):
         tall = round(value / highest * (height - 2)) if value else 0
-        colour = "var(--c)" if value else "#d0d7de"
+        full = ' class="full"' if value else ""
         parts.append(
             f'<rect x="{index * width}" y="{height - max(tall, 1)}" width="{width - 2}"'
-            f' height="{max(tall, 1)}" fill="{colour}"/>'
+            f' height="{max(tall, 1)}"{full}/>'
         )
     label = html.escape(f"{what}, by nightly run: {', '.join(f'{v:g}' for v in values)}")
     return Markup(  # noqa: S704 - numbers only
-        f'<svg width="{len(values) * width}" height="{height}" role="img"'
+        f'<svg class="bars" width="{len(values) * width}" height="{height}" role="img"'
         f' aria-label="{label}">{"".join(parts)}</svg>'
     )

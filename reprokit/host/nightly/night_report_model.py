@@ -99,6 +99,34 @@ class BugReport(TypedDict):
     pack: str
 
 
+class HeatState(TypedDict):
+    """One run of the heat map."""
+
+    night: int
+    kind: str
+    """A kind of verdict or of a regression, ``lost``, or ``other`` for any other word."""
+    is_expected: bool
+    reports: list[str]
+    """The reports of its captures, relative to the page."""
+
+
+class HeatRow(TypedDict):
+    """The runs of a cell, the oldest first; None for a nightly run without the cell."""
+
+    cell: int
+    target: str
+    settings: str
+    states: list[HeatState | None]
+
+
+class HeatMap(TypedDict):
+    """The runs of all cells in the last nightly runs."""
+
+    nights: list[str]
+    rows: list[HeatRow]
+    left_out: int
+
+
 class MergeProposal(TypedDict):
     """Two bugs that may be the same."""
 
@@ -139,6 +167,7 @@ class NightReport(ReportBody):
 
     exit_code: int
     sentence: str
+    heat_map: HeatMap
 
 
 class NightResult(NightReport):
