@@ -147,3 +147,18 @@ def test_files_without_evidence_are_not_made() -> None:
     header = SAMPLES.splitlines()[0]
     damaged = f"{header}\n1,x,\n101,7,1,python,running,nonsense\nhalf"
     assert trace_events.trace_event_file({}, {}, damaged, 100.0, 104.0) == {}
+
+
+def test_a_trace_of_a_long_compile_keeps_its_longest_events() -> None:
+    """The number of events is limited, and the shortest are left out."""
+    rows: list[Event] = [Begin(name="dynamo", t=100.0, tid=7)]
+    for n in range(trace_events.MAX_TRACE_EVENTS + 50):
+        start = 101.0 + n * 0.01
+        rows.append(Begin(name="GraphLowering.run", t=start, tid=7))
+        rows.append(End(name="GraphLowering.run", t=start + (0.001 if n < 60 else 0.005), tid=7))
+    document = trace_events.trace_event_file({7: rows}, {}, "", 100.0, 1000.0)
+    check_trace_events(document)
+    events_left = [row for row in document["traceEvents"] if row["ph"] == "X"]
+    assert len(events_left) == trace_events.MAX_TRACE_EVENTS
+    assert any(row["name"] == "dynamo" for row in events_left)
+    assert sum(row["dur"] < 2000 for row in events_left) == 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
+import stat
 from pathlib import Path
 
 from reprokit.core.records.verdict_kinds import KINDS
@@ -15,10 +15,11 @@ from reprokit.host.nightly.jobs.job_result import HEALTHY
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.night_report_model import HeatMap, HeatRow, HeatState
 from reprokit.host.nightly.suite.cells import settings_words
-from reprokit.host.system import private_names
+from reprokit.host.system import host_log, private_names
 
 MAX_HEAT_ROWS = 1000
 LOST, OTHER = "lost", "other"
+_REPORT = os.path.join(run_names.PACK_FOLDER, run_names.REPORT_FILE)
 _KNOWN_KINDS = frozenset((*KINDS, *trend.KINDS.values(), LOST))
 
 
@@ -56,6 +57,7 @@ def make_heat_map(
         return is_quiet, last["target"], last["settings"]
 
     names = {row["id"]: str(row["name"]) for row in nights}
+    finder = _ReportFinder(beside)
     rows: list[HeatRow] = []
     for cell in sorted(by_cell, key=order)[:MAX_HEAT_ROWS]:
         some = by_cell[cell][max(by_cell[cell])]
@@ -69,7 +71,7 @@ def make_heat_map(
                     "night": number,
                     "kind": _kind(found, slower),
                     "is_expected": bool(found["is_expected"]),
-                    "reports": [*_reports(found["folder"], names[number], beside)],
+                    "reports": finder.reports_of(found["folder"], names[number]),
                 }
             )
         rows.append(
@@ -99,16 +101,44 @@ def _kind(run: sqlite3.Row, slower: dict[tuple[int, int], str]) -> str:
     return kind if kind in _KNOWN_KINDS else OTHER
 
 
-def _reports(folder: str, night: str, beside: Path | None) -> Iterable[str]:
-    """Yield the reports of the captures of a job, relative to ``beside``.
+class _ReportFinder:
+    """Finds the reports of jobs below the output folder, without following links.
 
     The path in a result may be any file, so only its last part is used.
     """
-    if not folder or beside is None:
-        return
-    real = os.path.realpath(beside)
-    jobs = Path(real) / "nights" / night / "jobs" / Path(folder).name
-    for run in sorted(jobs.glob("run-[0-9]*")):
-        report = run / run_names.PACK_FOLDER / run_names.REPORT_FILE
-        if report.is_file() and os.path.realpath(report) == str(report):
-            yield os.path.relpath(report, real)
+
+    def __init__(self, beside: Path | None) -> None:
+        self._root = os.path.realpath(beside) if beside is not None else ""
+        self._jobs: dict[str, frozenset[str]] = {}
+
+    def reports_of(self, folder: str, night: str) -> list[str]:
+        """Return the reports of the captures of a job, relative to the output folder."""
+        name = Path(folder).name
+        if not self._root or not name or name not in self._jobs_of(night):
+            return []
+        job = os.path.join("nights", night, "jobs", name)
+        return [
+            report
+            for run in sorted(self._folders(job))
+            if run.startswith("run-")
+            and run_names.PACK_FOLDER in self._folders(os.path.join(job, run))
+            and self._is_file(report := os.path.join(job, run, _REPORT))
+        ]
+
+    def _jobs_of(self, night: str) -> frozenset[str]:
+        if night not in self._jobs:
+            path = os.path.join("nights", night, "jobs")
+            real = os.path.realpath(os.path.join(self._root, path))
+            is_inside = real == os.path.join(self._root, path)
+            self._jobs[night] = self._folders(path) if is_inside else frozenset()
+        return self._jobs[night]
+
+    def _folders(self, path: str) -> frozenset[str]:
+        with host_log.suppress(OSError), os.scandir(os.path.join(self._root, path)) as entries:
+            return frozenset(e.name for e in entries if e.is_dir(follow_symlinks=False))
+        return frozenset()
+
+    def _is_file(self, path: str) -> bool:
+        with host_log.suppress(OSError):
+            return stat.S_ISREG(os.lstat(os.path.join(self._root, path)).st_mode)
+        return False

@@ -49,7 +49,7 @@ MARKS = {
     night_heat_map.OTHER: ("kind-unknown", "O"),
     night_heat_map.LOST: ("kind-lost", "–"),
 }
-"""Kind -> its class and its letter in the table of all runs."""
+"""Kind -> its class and its letter in the table of all runs; others look like ``other``."""
 STATES = {
     "shows": "shows",
     "ok": "healthy",
@@ -99,10 +99,15 @@ def page_text(report: NightReport) -> str:
         said=STATES,
         kinds=kinds,
         marks=MARKS,
-        used_marks=[(kind, mark) for kind, mark in MARKS.items() if kind in shown],
+        used_marks=[(kind, MARKS.get(kind, MARKS["other"])) for kind in _in_order(shown)],
         parts=page_parts.page_parts("nightly"),
         version=__version__,
     )
+
+
+def _in_order(kinds: set[str]) -> list[str]:
+    """Return the kinds in the order of :data:`MARKS`; kinds without a letter are last."""
+    return [*(kind for kind in MARKS if kind in kinds), *sorted(kinds - {*MARKS})]
 
 
 def _night_lines(name: str) -> list[str]:

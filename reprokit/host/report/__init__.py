@@ -1,4 +1,4 @@
-"""The report of one run, as data, HTML, SVG and Markdown.
+"""The report of one run, as data, Markdown, an HTML page and files for other viewers.
 
 This package imports ``run`` and ``watch``, and must not import ``pack``.
 """

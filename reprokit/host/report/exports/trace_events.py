@@ -17,7 +17,8 @@ from reprokit.core.judge.stacks import phases
 from reprokit.core.shared.contract.events import Begin, End, Event
 from reprokit.host.system import host_log
 
-MAX_TRACE_EVENTS = 100_000
+MAX_TRACE_EVENTS = 30_000
+"""Of more events, the longest are kept, and as many counters as fit."""
 TraceEvent = dict[str, Any]
 
 
@@ -44,13 +45,14 @@ def trace_event_file(
     rows += _measurements(samples, began, names, of_ranks)
     if not rows:
         return {}
+    rows = sorted(rows, key=lambda row: -row.get("dur", 0.0))[:MAX_TRACE_EVENTS]
     rows.sort(key=lambda row: (row["ts"], -row.get("dur", 0.0)))
     heads: list[TraceEvent] = [
         {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": f"{name} ({pid})"}}
         for pid, name in sorted(names.items())
     ]
     return {
-        "traceEvents": [*heads, *rows[:MAX_TRACE_EVENTS]],
+        "traceEvents": [*heads, *rows],
         "displayTimeUnit": "ms",
         "otherData": {"made_by": f"reprokit {__version__}"},
     }
