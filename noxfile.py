@@ -44,7 +44,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """What the documents say is true: commands, options, kinds, packages."""
+    """The documentation site, built strictly, and the tests of what it says."""
+    session.run(PYTHON, "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     session.run(PYTHON, "-m", "pytest", "tests/test_docs.py", *session.posargs)
 
 

@@ -40,6 +40,6 @@ def open_for_command(
             yield store
     except (sqlite3.Error, UnicodeDecodeError) as problem:
         raise BadInput(
-            f"cannot use the ledger {path}: {problem}; see docs/ledger.md, or name a different"
-            " --ledger"
+            f"cannot use the ledger {path}: {problem}; name a different --ledger, or see"
+            " https://reprokit.github.io/reprokit/reference/ledger/"
         ) from problem

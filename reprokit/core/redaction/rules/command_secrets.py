@@ -15,7 +15,7 @@ class SecretPlace:
     """A position at which any value is a secret."""
 
     name: str
-    """Its name in the README."""
+    """Its name in docs/reference/redaction.md."""
     hints: tuple[str, ...]
     pattern: str
     """A regular expression; its group ``secret`` is the secret."""

@@ -17,7 +17,7 @@ class TokenFormat:
     """One format of tokens."""
 
     name: str
-    """Its name in the README."""
+    """Its name in docs/reference/redaction.md."""
     hints: tuple[str, ...]
     """Every line with such a token contains one of these texts."""
     pattern: str

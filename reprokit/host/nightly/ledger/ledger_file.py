@@ -1,4 +1,4 @@
-"""Open, check and migrate the SQLite file of a ledger; docs/ledger.md describes its tables.
+"""Open, check and migrate the SQLite file of a ledger; docs/reference/ledger.md describes its tables.
 
 Key insight: the observations (``night``, ``cell``, ``run``, ``signature``, ``sighting``) and the
 decisions (``bug``, ``event``, ``proposal``) are the data. ``place``, ``tally`` and ``version`` are
