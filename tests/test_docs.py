@@ -78,7 +78,7 @@ def test_every_command_and_option_is_documented(name: str, command: click.Comman
     """
     assert f"\n## `reprokit {name}`\n\n<!-- command: {name} -->\n" in page("reference/commands.md")
     assert f"reprokit {name}`" in README
-    section = HOOK.command_reference(name)
+    section, common = HOOK.command_reference(name), HOOK.TABLES["common options"]()
     inside = command.commands if isinstance(command, click.Group) else {}
     for word, below in {"": command, **inside}.items():
         assert f"### `reprokit {name} {word}`" in section or not word
@@ -88,7 +88,9 @@ def test_every_command_and_option_is_documented(name: str, command: click.Comman
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {word} {parameter.name} has no help"
                 for spelled in (*parameter.opts, *parameter.secondary_opts):
-                    assert f"`{spelled}`" in section, f"{name} {word} {spelled}"
+                    assert f"`{spelled}`" in (common if HOOK.is_common(parameter) else section), (
+                        spelled
+                    )
     assert "`--json`" in section
 
 

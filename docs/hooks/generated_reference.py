@@ -16,8 +16,10 @@ from typing import Any
 import click
 
 MARK = re.compile(r"^<!-- (?P<what>command|generated): (?P<name>[a-z ]+) -->$", re.MULTILINE)
-HIDDEN_OPTIONS = frozenset({"help", "help_all"})
-"""Options that only show help; the page names them once."""
+COMMON_OPTIONS = frozenset({"--verbose", "--quiet", "--color", "--help", "--help-all"})
+"""The options that every command has. The page has them once."""
+MAX_TABLE_ROWS = 8
+"""A command with at most this many options has one table."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -37,7 +39,8 @@ def command_reference(name: str) -> str:
     """
     from reprokit.cli.main import cli
 
-    context, command = click.Context(cli, info_name="reprokit"), cli
+    context: click.Context = click.Context(cli, info_name="reprokit")
+    command: click.Command = cli
     for word in name.split():
         assert isinstance(command, click.Group)
         below = command.get_command(context, word)
@@ -55,7 +58,7 @@ def _lines(context: click.Context, command: click.Command) -> Iterator[str]:
     if examples:
         yield from ('```console title="Examples"', *(f"$ {line}" for line in examples), "```", "")
     for title, options in option_groups(context, command):
-        yield from (f"| {title} | |", "| --- | --- |")
+        yield from (f"| {title} | |", "| :--- | :--- |")
         yield from (option_row(option) for option in options)
         yield ""
     if isinstance(command, click.Group):
@@ -87,14 +90,29 @@ def split_help(text: str) -> tuple[str, list[str]]:
 def option_groups(
     context: click.Context, command: click.Command
 ) -> Iterator[tuple[str, list[click.Option]]]:
-    """Yield the options of a command, by the groups of its help."""
-    options = [
-        parameter
-        for parameter in command.get_params(context)
-        if isinstance(parameter, click.Option) and parameter.name not in HIDDEN_OPTIONS
-    ]
-    if options:
-        yield "Option", options
+    """Yield the own options of a command below the headings of its help; the rare ones, which only
+    ``--help-all`` shows, last in each group.
+    """
+    options = [option for option in _options(context, command) if not is_common(option)]
+    groups: dict[str, list[click.Option]] = {}
+    for option in options:
+        title = getattr(option, "section", "") if len(options) > MAX_TABLE_ROWS else ""
+        groups.setdefault(title or "Options", []).append(option)
+    for title, rows in groups.items():
+        yield title, sorted(rows, key=_is_rare)
+
+
+def is_common(option: click.Option) -> bool:
+    """Return whether every command has the option."""
+    return not COMMON_OPTIONS.isdisjoint(option.opts)
+
+
+def _options(context: click.Context, command: click.Command) -> list[click.Option]:
+    return [p for p in command.get_params(context) if isinstance(p, click.Option)]
+
+
+def _is_rare(option: click.Option) -> bool:
+    return bool(getattr(option, "is_rare", False))
 
 
 def option_row(option: click.Option) -> str:
@@ -118,10 +136,10 @@ def _value(option: click.Option) -> str:
 
 
 def _facts(option: click.Option) -> str:
-    facts = []
+    facts = ["rare"] if _is_rare(option) else []
     if option.required:
         facts.append("required")
-    if option.multiple:
+    if option.multiple and "repeated" not in (option.help or ""):
         facts.append("may be given several times")
     if option.show_default and isinstance(option.default, (str, int, float)) and not option.is_flag:
         facts.append(f"default: `{option.default}`")
@@ -145,6 +163,18 @@ def escape_text(text: str) -> str:
     return re.sub(r"(?<!\S)(--?[a-zA-Z][\w-]*)", r"`\1`", marked.replace("\\_", "_"))
 
 
+def _common_options() -> str:
+    from reprokit.cli.main import cli
+
+    context = click.Context(cli, info_name="reprokit")
+    command = cli.get_command(context, "show")
+    assert command is not None
+    below = click.Context(command, info_name="show", parent=context)
+    options = [option for option in _options(below, command) if is_common(option)]
+    rows = ("| Option | |", "| :--- | :--- |", *map(option_row, options))
+    return "\n".join(rows)
+
+
 def _pack_files() -> str:
     from reprokit.host.pack.writer import FILE_DESCRIPTIONS
 
@@ -163,5 +193,9 @@ def _hang_causes() -> str:
     return "\n".join(("| cause | meaning |", "| --- | --- |", *rows))
 
 
-TABLES = {"hang causes": _hang_causes, "pack files": _pack_files}
+TABLES = {
+    "common options": _common_options,
+    "hang causes": _hang_causes,
+    "pack files": _pack_files,
+}
 """The tables by the names in their marks."""
