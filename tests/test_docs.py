@@ -273,6 +273,18 @@ def test_links_name_existing_files() -> None:
                 assert (document.parent / address).exists(), f"{document}: {target}"
 
 
+def test_no_page_repeats_a_sentence_of_another() -> None:
+    """A sentence or a cell of a table with nine words or more is on one page only."""
+    pages: dict[str, set[str]] = {}
+    for document in (*ROOT.glob("*.md"), *DOCS.rglob("*.md")):
+        text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for paragraph in re.split(r"\n\s*\n|\n(?=[-|\d])", text):
+            for sentence in re.split(r"(?<=[.:;])\s|\|", " ".join(paragraph.split())):
+                if len(sentence.split()) >= 9:
+                    pages.setdefault(sentence.strip(), set()).add(str(document.relative_to(ROOT)))
+    assert not {sentence: names for sentence, names in pages.items() if len(names) > 1}
+
+
 def test_the_site_builds_and_has_every_option(site: Path) -> None:
     """The strict build has no warning, and the pages have the generated parts."""
     text = (site / "reference" / "commands" / "index.html").read_text()

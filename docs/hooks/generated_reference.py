@@ -132,7 +132,7 @@ def _value(option: click.Option) -> str:
         "integer range": "N",
         "integer": "N",
     }.get(option.type.name, "SECONDS" if "float" in option.type.name else option.type.name.upper())
-    return f" `{name}`".replace("|", "\\|")
+    return f" `{name}`"
 
 
 def _facts(option: click.Option) -> str:
