@@ -25,13 +25,13 @@ def complete_gpus(incomplete: str) -> list[CompletionItem[str]]:
 
 
 def complete_targets(incomplete: str, takes_packs: bool = False) -> list[CompletionItem[str]]:
-    """Return the models of the zoo and ``hf:``, and with ``takes_packs`` packs.
+    """Return the models of the zoo, and with ``takes_packs`` packs.
 
     If none of these matches, the shell completes a file.
     """
     from reprokit.core.shared.zoo import ZOO
 
-    names = [name for name in (*ZOO, "hf:") if name.startswith(incomplete)]
+    names = [name for name in ZOO if name.startswith(incomplete)]
     if takes_packs:
         names += _paths(incomplete, _is_pack)
     return _items(names, incomplete)
@@ -61,14 +61,15 @@ def _is_run(path: Path) -> bool:
 
 
 def _paths(incomplete: str, is_wanted: Callable[[Path], bool]) -> list[str]:
-    """Return the wanted paths and the folders that begin with the word.
+    """Return the wanted paths that begin with the word, and the folders beside them.
 
-    Without a word, the wanted paths in ``reprokit-out`` come first.
+    Without a word, the wanted paths in ``reprokit-out`` come first. If there are only folders, the
+    result is empty: the shell completes them better, without a space behind them.
     """
     start, _, name = incomplete.rpartition("/")
     folder = Path(start or ("/" if incomplete.startswith("/") else ".")).expanduser()
     before = incomplete[: len(incomplete) - len(name)]
-    found = []
+    found, folders = [], []
     if not incomplete:
         found = [str(p) for p in sorted(Path(OUTPUT_FOLDER).glob("*/*")) if is_wanted(p)]
     try:
@@ -83,5 +84,5 @@ def _paths(incomplete: str, is_wanted: Callable[[Path], bool]) -> list[str]:
             if is_wanted(path):
                 found.append(before + path.name)
             elif path.is_dir():
-                found.append(f"{before}{path.name}/")
-    return found
+                folders.append(f"{before}{path.name}/")
+    return [*found, *folders] if found else []

@@ -85,7 +85,7 @@ class TargetType(PlaceType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        """Complete the models of the zoo, ``hf:``, program files, and perhaps packs."""
+        """Complete the models of the zoo, program files, and perhaps packs."""
         from reprokit.cli.shared import completion
 
         return completion.complete_targets(incomplete, self.takes_packs)
