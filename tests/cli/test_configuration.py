@@ -18,7 +18,7 @@ from reprokit.cli.shared.command_classes import COMMON_OPTIONS, Command, Option,
 from reprokit.core.shared.contract import run_names
 from reprokit.host.nightly.suite import suite_file
 from reprokit.host.request import durations
-from tests.support.environments import clean_environ
+from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
 PRINTS = "import os; print({k: v for k, v in os.environ.items() if k.startswith('REPROKIT_')})"
@@ -339,3 +339,16 @@ def test_the_file_is_not_read_for_help(tmp_path: Path) -> None:
     """A user with a wrong file can ask for help."""
     (tmp_path / config_file.OWN_FILE).write_text("nonsense")
     assert reprokit("--help", cwd=tmp_path).status == 0
+
+
+def test_the_file_in_the_documentation_can_be_used(tmp_path: Path) -> None:
+    """docs/reference/configuration.md names the options of the top level, and its example has no
+    wrong key.
+    """
+    text = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    for word in COMMON_OPTIONS:
+        assert f"`{word}`" in text or word == "yes", word
+    (tmp_path / "reprokit.toml").write_text(text.split("```toml\n")[1].split("```")[0])
+    for words in (("capture", "no-model"), ("nightly", "run", "none.toml")):
+        done = reprokit(*words, "--json", cwd=tmp_path)
+        assert done.json["error"]["code"] == "bad-input", done.err

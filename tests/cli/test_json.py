@@ -19,6 +19,9 @@ import pytest
 
 from reprokit.cli.documents import json_schema
 from reprokit.cli.main import cli
+from reprokit.cli.shared.config_file import BadConfiguration
+from reprokit.cli.shared.consent import NoConsent
+from reprokit.core.shared.errors import BadInput
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented, parse_documents
 from tests.support.processes import restore_signals
@@ -154,3 +157,12 @@ def test_a_document_is_one_even_if_the_target_prints(tmp_path: Path) -> None:
     words = ("--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program)
     done = reprokit("capture", *words)
     assert done.json["run_dir"] and done.err.count("{}") == 2
+
+
+def test_every_code_of_an_error_is_documented() -> None:
+    """The table of docs/reference/json.md has the codes that the schema names."""
+    text = (ROOT / "docs" / "reference" / "json.md").read_text()
+    properties = json_schema.schema_of_command("show")["$defs"]["ErrorKeys"]["properties"]
+    codes = {*properties["code"]["description"].replace(" or ", ", ").split(", ")}
+    assert codes == {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert codes >= {"usage", BadInput.code, BadConfiguration.code, NoConsent.code}

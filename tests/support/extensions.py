@@ -184,8 +184,8 @@ CAPTURE_OPTION = Extension(
     {
         "cli/commands/capture.py": (
             (
-                r'@click\.option\("--layers"[^\n]*\n',
-                '@click.option("--dummy", default="", help="A dummy.")\n',
+                r'@shared\.option\("--layers"[^\n]*\n',
+                '@shared.option("--dummy", default="", help="A dummy.")\n',
             ),
             (r"    watching: [^\n]*\n", '        "dummy": options["dummy"],\n'),
         ),
