@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprokit.host.nightly.jobs.schema import JobResult, convert_to_struct
+from reprokit.host.nightly.jobs.job_schema import JobResult, convert_to_struct
 
 
 def invented_result(bug: int, night: int) -> JobResult:

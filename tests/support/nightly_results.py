@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from reprokit.host.nightly.jobs import schema
+from reprokit.host.nightly.jobs import job_schema
 from reprokit.host.nightly.ledger import add_result, bugs, ledger_file
 from reprokit.host.nightly.ledger.database import Ledger
 
@@ -69,7 +69,7 @@ def cell_result(
 
 def add_cell_result(store: Ledger, night: int, cell: int, result: dict[str, Any]) -> bool:
     """Add a result to the ledger, converted by the schema as the result of a job is."""
-    struct = schema.convert_to_struct(result, schema.JobResult)
+    struct = job_schema.convert_to_struct(result, job_schema.JobResult)
     return add_result.add_result(store, night, cell, struct, str(result["folder"]))
 
 

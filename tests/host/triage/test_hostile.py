@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.nightly.engines import slurm_engine
-from reprokit.host.nightly.jobs import quarantine, schema
+from reprokit.host.nightly.jobs import job_schema, quarantine
 from reprokit.host.nightly.ledger import (
     bugs,
     database,
@@ -240,12 +240,12 @@ def test_the_valid_lines_of_a_damaged_cluster_journal_are_used(tmp_path: Path) -
 def test_a_result_outside_the_schema_is_refused(change: dict[str, Any]) -> None:
     """Numbers, lengths, types and names outside the schema are refused with one short line."""
     whole = {**cell_result(failing("lost"), healthy()), "key": "k"}
-    assert schema.convert_to_struct(whole, schema.JobResult).key == "k"
-    with pytest.raises(schema.FailsSchema) as refusal:
-        schema.convert_to_struct(
-            schema.parse_strict_json(json.dumps({**whole, **change})), schema.JobResult
+    assert job_schema.convert_to_struct(whole, job_schema.JobResult).key == "k"
+    with pytest.raises(job_schema.FailsSchema) as refusal:
+        job_schema.convert_to_struct(
+            job_schema.parse_strict_json(json.dumps({**whole, **change})), job_schema.JobResult
         )
-    assert "\n" not in str(refusal.value) and len(str(refusal.value)) <= schema.MAX_REASON_CHARS
+    assert "\n" not in str(refusal.value) and len(str(refusal.value)) <= job_schema.MAX_REASON_CHARS
 
 
 def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.engines import slurm_commands
 from reprokit.host.nightly.engines.local_engine import duration_in_words
-from reprokit.host.nightly.jobs import job_result, schema
+from reprokit.host.nightly.jobs import job_result, job_schema
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
 from reprokit.host.system import files, host_log, interrupts
@@ -195,8 +195,10 @@ def _noted(path: Path) -> dict[str, _Array]:
     """Return the submissions in the journal, by name; an incomplete line is skipped."""
     arrays: dict[str, _Array] = {}
     for line in files.read_text(path / JOURNAL_FILE).splitlines():
-        with host_log.suppress(schema.FailsSchema, KeyError):
-            row = schema.convert_to_struct(schema.parse_strict_json(line), schema.Submission)
+        with host_log.suppress(job_schema.FailsSchema, KeyError):
+            row = job_schema.convert_to_struct(
+                job_schema.parse_strict_json(line), job_schema.Submission
+            )
             if row.ids is not None:
                 arrays[row.name].ids = row.ids
             elif row.folders is not None:

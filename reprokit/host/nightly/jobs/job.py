@@ -26,7 +26,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from reprokit.host.minimize.oracle import count_code_lines
-from reprokit.host.nightly.jobs import schema
+from reprokit.host.nightly.jobs import job_schema
 from reprokit.host.nightly.jobs.job_result import (
     HEALTHY,
     NO_BUG,
@@ -35,7 +35,7 @@ from reprokit.host.nightly.jobs.job_result import (
     SPEC_FILE,
     read_result,
 )
-from reprokit.host.nightly.jobs.schema import JobAttempt, JobRepro, JobSpec
+from reprokit.host.nightly.jobs.job_schema import JobAttempt, JobRepro, JobSpec
 from reprokit.host.system import compiler_cache, deletion, files, host_log
 
 UNLOCATED = "wrong-result"
@@ -52,10 +52,10 @@ def run_job(folder: str) -> bool:
     A cluster calls it too, and calls it again after a node failed or the job was preempted.
     """
     path = Path(folder)
-    spec = schema.read_struct(path / SPEC_FILE, JobSpec)
+    spec = job_schema.read_struct(path / SPEC_FILE, JobSpec)
     if spec is None:
-        raise schema.FailsSchema(f"{path} has no {SPEC_FILE}")
-    with host_log.suppress(schema.FailsSchema):  # the collector of results keeps and reports it
+        raise job_schema.FailsSchema(f"{path} has no {SPEC_FILE}")
+    with host_log.suppress(job_schema.FailsSchema):  # the collector of results keeps and reports it
         if read_result(path, spec.key) is not None:
             return True
     with _locked(path) as lock:
@@ -78,8 +78,8 @@ def run_job(folder: str) -> bool:
             "host": platform.node(),
             "started": began,
             "seconds": round(time.monotonic() - clock, 3),
-            "attempts": [schema.struct_to_json(a) for a in answers or attempts],
-            "minimized": None if repro is None else schema.struct_to_json(repro),
+            "attempts": [job_schema.struct_to_json(a) for a in answers or attempts],
+            "minimized": None if repro is None else job_schema.struct_to_json(repro),
             "problem": (
                 "" if answers else (attempts[-1].problem if attempts else "nothing was run")
             ),
@@ -98,8 +98,8 @@ def _read_kept(path: Path, shape: type[Shape], refused: list[str]) -> Shape | No
     An answer that does not agree with the schema is renamed, and counts as none.
     """
     try:
-        return schema.read_struct(path, shape)
-    except schema.FailsSchema as why:
+        return job_schema.read_struct(path, shape)
+    except job_schema.FailsSchema as why:
         aside = path.with_name(path.name + ".refused")
         refused.append(f"{path.name}: {why}")
         deletion.delete_path(aside, inside=path.parent)
@@ -112,8 +112,8 @@ def _accepted(
 ) -> Shape | None:
     """Return the answer of a step, converted by the schema; None if it does not agree with it."""
     try:
-        return schema.convert_to_struct(fields, shape)
-    except schema.FailsSchema as why:
+        return job_schema.convert_to_struct(fields, shape)
+    except job_schema.FailsSchema as why:
         refused.append(f"{what}: {why}")
         return None
 
@@ -147,7 +147,7 @@ def _capture_all(path: Path, spec: JobSpec, cache: Path, refused: list[str]) -> 
             )
             attempt = attempt or _empty_attempt(refused[-1])
             if not attempt.is_interrupted:
-                _write(kept, schema.struct_to_json(attempt))
+                _write(kept, job_schema.struct_to_json(attempt))
         attempts.append(attempt)
         if attempt.is_interrupted:
             raise KeyboardInterrupt
@@ -155,7 +155,7 @@ def _capture_all(path: Path, spec: JobSpec, cache: Path, refused: list[str]) -> 
 
 
 def _empty_attempt(why: str) -> JobAttempt:
-    return JobAttempt(schema.JobVerdict(), schema.JobSignature(), {}, {}, problem=why)
+    return JobAttempt(job_schema.JobVerdict(), job_schema.JobSignature(), {}, {}, problem=why)
 
 
 def _wants_another(attempts: list[JobAttempt], spec: JobSpec) -> bool:
@@ -209,7 +209,7 @@ def _minimize(
         fields = {"signature": name, **_repro_fields(files.parse_json_object(output), last_line)}
         repro = _accepted(fields, JobRepro, refused, "answer of its minimization")
         repro = repro or JobRepro(signature=name)
-        _write(kept, schema.struct_to_json(repro))
+        _write(kept, job_schema.struct_to_json(repro))
     located = repro.located
     if fresh.verdict.kind == UNLOCATED and located is not None and located.id:
         repro.signature, before = located.id, fresh.signature.id

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from reprokit.core.records.verdict_kinds import KINDS
-from reprokit.host.nightly.jobs import schema
-from reprokit.host.nightly.jobs.schema import JobResult
+from reprokit.host.nightly.jobs import job_schema
+from reprokit.host.nightly.jobs.job_schema import JobResult
 from reprokit.host.system import files
 
 SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
@@ -26,15 +26,15 @@ def read_result(folder: Path, key: str) -> JobResult | None:
     Raises:
         FailsSchema: the file is not a result of the cell ``key``.
     """
-    result = schema.read_struct(folder / RESULT_FILE, JobResult)
+    result = job_schema.read_struct(folder / RESULT_FILE, JobResult)
     if result is not None and result.key != key:
-        raise schema.FailsSchema("it is the result of a different cell")
+        raise job_schema.FailsSchema("it is the result of a different cell")
     return result
 
 
 def write_lost_result(folder: Path, key: str, why: str) -> None:
     """Write the result of a job that gave none; raises OSError if the folder is not writable."""
-    result = schema.struct_to_json(lost_result(key, why))
+    result = job_schema.struct_to_json(lost_result(key, why))
     del result["refused"]
     files.write_json(folder / RESULT_FILE, {**result, "folder": str(folder)})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.triage import trend
 from reprokit.host.nightly.jobs.job_result import HEALTHY, NO_BUG
-from reprokit.host.nightly.jobs.schema import JobAttempt, JobRepro, JobResult
+from reprokit.host.nightly.jobs.job_schema import JobAttempt, JobRepro, JobResult
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.suite.cells import settings_words
 

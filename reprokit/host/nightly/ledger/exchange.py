@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.nightly.jobs import quarantine, schema
+from reprokit.host.nightly.jobs import job_schema, quarantine
 from reprokit.host.nightly.ledger import rows
 from reprokit.host.nightly.ledger.add_result import add_to_sums
 from reprokit.host.nightly.ledger.bugs import fold_absences
@@ -137,7 +137,7 @@ class _Import:
         """
         number = self.numbers.get((of, name)) if isinstance(name, str) else None
         if number is None:
-            raise schema.FailsSchema(f"it refers to a {of} that is not in the export")
+            raise job_schema.FailsSchema(f"it refers to a {of} that is not in the export")
         return number
 
     def refuse(self, number: int, line: str | bytes, why: str) -> None:
@@ -168,9 +168,9 @@ def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
             if not line.strip():
                 continue
             try:
-                row = schema.parse_strict_json(line, MAX_LINE_BYTES)
+                row = job_schema.parse_strict_json(line, MAX_LINE_BYTES)
                 if is_first:
-                    schema.convert_to_struct(row, Header)
+                    job_schema.convert_to_struct(row, Header)
                     is_first = False
                 elif row == {
                     "type": "ledger",
@@ -181,10 +181,10 @@ def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
                 else:
                     kind = row.pop("type", None) if isinstance(row, dict) else None
                     if not isinstance(kind, str) or kind not in _COLUMNS:
-                        raise schema.FailsSchema("its type is not a kind of row of an export")
+                        raise job_schema.FailsSchema("its type is not a kind of row of an export")
                     if _take(ledger, kind, row, work):
                         work.added[kind] = work.added.get(kind, 0) + 1
-            except (schema.FailsSchema, sqlite3.IntegrityError) as problem:
+            except (job_schema.FailsSchema, sqlite3.IntegrityError) as problem:
                 if is_first:
                     why = "the first line is not that of an export of this or an older reprokit"
                     raise BadInput(
@@ -258,7 +258,7 @@ def _take(ledger: Ledger, kind: str, row: dict[str, Any], work: _Import) -> bool
         work.numbers[kind, name] = int(known["id"]) if known else _insert(ledger, kind, columns)
         return known is None
     if kind == "bug":
-        name = schema.convert_to_struct(row, _Named).name
+        name = job_schema.convert_to_struct(row, _Named).name
         known = ledger.fetch_one("SELECT bug AS id FROM signature WHERE id = ?", name)
         for column in NIGHTS_OF_BUGS:
             columns[column] = number("night", row[column]) if row.get(column) else 0
@@ -296,7 +296,7 @@ def _known_signature(ledger: Ledger, name: Any) -> str:
         not isinstance(name, str)
         or ledger.fetch_one("SELECT 1 FROM signature WHERE id = ?", name) is None
     ):
-        raise schema.FailsSchema("it refers to a signature that is not known")
+        raise job_schema.FailsSchema("it refers to a signature that is not known")
     return name
 
 

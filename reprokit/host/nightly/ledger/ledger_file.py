@@ -14,7 +14,7 @@ import sqlite3
 from pathlib import Path
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.nightly.jobs.schema import Settings
+from reprokit.host.nightly.jobs.job_schema import Settings
 from reprokit.host.nightly.ledger import audit
 from reprokit.host.nightly.ledger.database import (
     BUSY_TIMEOUT_S,

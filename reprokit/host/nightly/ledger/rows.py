@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 from reprokit.core.records import bounded_json
-from reprokit.host.nightly.jobs.schema import (
+from reprokit.host.nightly.jobs.job_schema import (
     Bytes,
     Clock,
     Count,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from reprokit.core.shared import target_options
 from reprokit.core.triage import trend
-from reprokit.host.nightly.jobs import job, job_result, schema
-from reprokit.host.nightly.jobs.schema import JobSpec, PlannedJob
+from reprokit.host.nightly.jobs import job, job_result, job_schema
+from reprokit.host.nightly.jobs.job_schema import JobSpec, PlannedJob
 from reprokit.host.nightly.ledger import add_result, database
 from reprokit.host.nightly.suite.cells import Suite, SuiteCell, SuiteEnvironment
 from reprokit.host.system import files, private_names
@@ -63,7 +63,7 @@ def plan_job(
         settled=_settled(store, before),
         limits={what: cost.limit for what, cost in usual.items() if cost},
     )
-    files.write_json(folder / job_result.SPEC_FILE, schema.struct_to_json(spec))
+    files.write_json(folder / job_result.SPEC_FILE, job_schema.struct_to_json(spec))
     row = store.fetch_one(
         "SELECT seconds FROM run WHERE cell = ? AND kind != '' ORDER BY night DESC LIMIT 1", before
     )

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.nightly.jobs import job_result, quarantine, schema
-from reprokit.host.nightly.jobs.schema import JobResult, JobSpec, NightPlan
+from reprokit.host.nightly.jobs import job_result, job_schema, quarantine
+from reprokit.host.nightly.jobs.job_schema import JobResult, JobSpec, NightPlan
 from reprokit.host.nightly.ledger import add_result, bugs, database, ledger_file
 from reprokit.host.nightly.schedule import job_spec
 from reprokit.host.nightly.suite.cells import Suite, SuiteCell
@@ -144,7 +144,7 @@ def begin_jobs(
             for n, c in enumerate(cells, 1)
         ],
     )
-    files.write_json(path / PLAN_FILE, {"schema": 1, **schema.struct_to_json(plan)})
+    files.write_json(path / PLAN_FILE, {"schema": 1, **job_schema.struct_to_json(plan)})
     return _open(path, plan, suite, store, say)
 
 
@@ -170,7 +170,7 @@ def read_job_result(night: Night, job: NightJob) -> JobResult | None:
     """Return the result of a job; None if there is none. Move an invalid file to the quarantine."""
     try:
         return job_result.read_result(job.folder, job.key)
-    except schema.FailsSchema as why:
+    except job_schema.FailsSchema as why:
         kept = quarantine.quarantine_file(
             job.folder / job_result.RESULT_FILE, night.path.parent.parent
         )
@@ -217,12 +217,12 @@ def refresh_job_spec(night: Night, job: NightJob, **variables: str) -> None:
     """
     path = job.folder / job_result.SPEC_FILE
     spec = None
-    with host_log.suppress(schema.FailsSchema):
-        spec = schema.read_struct(path, JobSpec)
+    with host_log.suppress(job_schema.FailsSchema):
+        spec = job_schema.read_struct(path, JobSpec)
     if spec is None or spec.key != job.key:
         raise FileNotFoundError(errno.ENOENT, "its spec was changed or deleted", str(path))
     spec.known, spec.environment = job_spec.known_signatures(night.store), variables
-    files.write_json(path, schema.struct_to_json(spec))
+    files.write_json(path, job_schema.struct_to_json(spec))
 
 
 def _resumable_night(
@@ -273,11 +273,11 @@ def _sequence(path: Path) -> tuple[int, str]:
 
 def _read_plan(path: Path, output: Path, say: Say) -> NightPlan | None:
     """Return the plan of a nightly run; None if there is none, or if it is refused."""
-    if not schema.is_file_name(path.name):  # for example a copy by the user
+    if not job_schema.is_file_name(path.name):  # for example a copy by the user
         return None
     try:
-        return schema.read_struct(path / PLAN_FILE, NightPlan)
-    except schema.FailsSchema as why:
+        return job_schema.read_struct(path / PLAN_FILE, NightPlan)
+    except job_schema.FailsSchema as why:
         say(
             f"refused {PLAN_FILE} of nightly run {path.name}: {why}; see"
             f" {quarantine.quarantine_file(path / PLAN_FILE, output)}"
