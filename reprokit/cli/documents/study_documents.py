@@ -274,7 +274,7 @@ class KernelCell(TypedDict):
     seconds: float
 
 
-class KernelRemedy(TypedDict):
+class KernelRemedyRow(TypedDict):
     """A remedy for an architecture with a failure."""
 
     arch: str
@@ -288,7 +288,7 @@ class KernelDocument(SchemaVersion):
     """What ``reprokit kernel --json`` prints."""
 
     cells: list[KernelCell]
-    remedies: list[KernelRemedy]
+    remedies: list[KernelRemedyRow]
     versions: Annotated[dict[str, str], msgspec.Meta(description="version of each --ptxas")]
 
 

@@ -30,11 +30,11 @@ class DurationType(Duration):
     ) -> float:
         """Return the seconds."""
         from reprokit.host.request import durations
+        from reprokit.host.system import host_log
 
-        try:
+        seconds = float("nan")
+        with host_log.suppress(ValueError):
             seconds = durations.parse_duration(str(value))
-        except ValueError:
-            seconds = float("nan")
         if not (0 < seconds < float("inf") or (self.is_zero_fine and seconds == 0)):
             least = "not below 0" if self.is_zero_fine else "above 0"
             self.fail(
