@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.cli.main import cli
-from reprokit.cli.shared import config_file
+from reprokit.cli.shared import config_file, out
 from reprokit.cli.shared.command_classes import COMMON_OPTIONS, Command, Option, words_of_options
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.suite import suite_file
 from reprokit.host.request import durations
 from tests.support.environments import ROOT, clean_environ
@@ -169,6 +170,23 @@ def ledger_of(*words: str, cwd: Path, **variables: str) -> str:
     done = reprokit(*words, "nightly", "export", cwd=cwd, env=clean_environ(**variables))
     assert done.status == 2 and "/ledger.sqlite" in done.err, done.err
     return done.err.partition("/ledger.sqlite")[0].split()[-1]
+
+
+def test_the_log_names_the_file(folder: Path) -> None:
+    """A user can find out where an option is from."""
+    done = reprokit("models", "-v", cwd=folder / "inside")
+    assert f"options are read from {folder}/pyproject.toml" in done.err
+
+
+def test_the_options_of_scale_are_not_those_of_a_capture_in_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``scale`` reads the defaults of ``capture``, which must not reset --json and --quiet."""
+    monkeypatch.setattr(out, "SETTINGS", out.OutputSettings())
+    with pytest.raises(BadInput):
+        cli.main(["scale", "no-model", "--set", "x=1,2,4", "--json", "-q"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["error"]
+    assert out.SETTINGS.is_json and out.SETTINGS.is_quiet
 
 
 def test_the_nearest_file_counts_and_its_paths_are_beside_it(folder: Path, tmp_path: Path) -> None:

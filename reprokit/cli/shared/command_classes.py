@@ -92,26 +92,33 @@ class Option(cloup.Option):
         return record
 
 
+def _is_called(ctx: click.Context) -> bool:
+    """Return False for a completion, and for a command whose defaults another command reads."""
+    return ctx.parent is not None and not ctx.resilient_parsing
+
+
 def _show_all(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
-    if is_wanted and not ctx.resilient_parsing:
+    if is_wanted and _is_called(ctx):
         ctx.meta[SHOWS_ALL] = True
         out.RESULTS.print_text(ctx.get_help() + "\n")
         ctx.exit()
 
 
 def _show_log(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
-    if is_wanted and not ctx.resilient_parsing:
+    if is_wanted and _is_called(ctx):
         from reprokit.host.system import host_log
 
         host_log.show_log(out.print_line)
 
 
 def _hide_progress(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> None:
-    out.SETTINGS.is_quiet = is_wanted
+    if _is_called(ctx):
+        out.SETTINGS.is_quiet = is_wanted
 
 
 def _set_color(ctx: click.Context, option: click.Parameter, color: str) -> None:
-    out.SETTINGS.color = color
+    if _is_called(ctx):
+        out.SETTINGS.color = color
 
 
 def _common_options(rare: int) -> list[Option]:
@@ -168,8 +175,8 @@ class Command(cloup.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options, after those of the file are known as defaults."""
-        out.SETTINGS.is_json = "--json" in args  # so that also a wrong option is an error in JSON
-        if not ctx.resilient_parsing:
+        if _is_called(ctx):
+            out.SETTINGS.is_json = "--json" in args  # also a wrong option is an error in JSON
             ctx.default_map = config_file.defaults_of_command(ctx, COMMON_OPTIONS)
             for option in self.params:
                 if option.name == "as_json":

@@ -70,13 +70,14 @@ def defaults_of_command(ctx: click.Context, common: Sequence[str]) -> dict[str, 
     Raises:
         BadConfiguration: the file cannot be read, or has an unknown key or a wrong type.
     """
-    if ctx.meta.get(IS_ISOLATED) or ctx.parent is None:
+    if ctx.meta.get(IS_ISOLATED):
         return {}
     if _READ not in ctx.meta:
         ctx.meta[_READ] = _find_file(ctx.meta.get(NAMED_FILE))
     found = ctx.meta[_READ]
     if found is None:
         return {}
+    host_log.LOGGER.info("options are read from %s", found.path)
     try:
         return dict(_values(ctx, found, common))
     except BadConfiguration:

@@ -88,7 +88,11 @@ def log_to(folder: Path) -> Iterator[None]:
 
 
 def show_log(write: Callable[[str], None]) -> None:
-    """Call ``write`` with each line from now on, for ``--verbose``."""
+    """Call ``write`` with each line that waits for a run directory, and each later line, for
+    ``--verbose``.
+    """
+    for line in _WRITER.kept:
+        write(line)
     _WRITER.show = write
 
 
