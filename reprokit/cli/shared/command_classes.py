@@ -33,6 +33,8 @@ COMMON_OPTIONS = (
 """Options with one meaning in all commands that have them. They have a variable without the name of
 a command, and are allowed at the top level of a file.
 """
+MAX_UNGROUPED = 8
+"""A command with at most this many options of its own has no sections in its help."""
 SHOWS_ALL = "reprokit.shows_all"
 """Key of ``ctx.meta``: the help shows rare options and variables."""
 
@@ -166,8 +168,9 @@ class Command(cloup.Command):
     def __init__(self, *words: Any, params: list[click.Parameter] | None = None, **more: Any):
         params = list(params or ())
         sections: dict[str, cloup.OptionGroup] = {}
+        has_sections = sum(isinstance(option, Option) for option in params) > MAX_UNGROUPED
         for option in params:
-            if isinstance(option, Option) and option.section:
+            if isinstance(option, Option) and option.section and has_sections:
                 title = option.section
                 option.group = sections.setdefault(title, cloup.OptionGroup(title))
         params += _common_options(sum(getattr(option, "is_rare", False) for option in params))

@@ -51,7 +51,12 @@ JSON = option(
     section=OUTPUT_SECTION,
     help="Print one JSON object on stdout and nothing else; see reprokit schema.",
 )
-YES = option("--yes", is_flag=True, help="Run the program of the pack without asking.")
+YES = option(
+    "--yes",
+    is_flag=True,
+    section=OUTPUT_SECTION,
+    help="Run the program of the pack without asking.",
+)
 STALL = option(
     "--stall",
     type=SECONDS,
