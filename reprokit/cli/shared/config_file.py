@@ -174,8 +174,10 @@ def _find_file(named: str | None) -> ConfigFile | None:
         return None
     for folder in (start, *start.parents):
         for name in (OWN_FILE, PROJECT_FILE):
-            path = folder / name
-            if path.is_file() and _is_trusted(path):
+            path, is_there = folder / name, False
+            with host_log.suppress(OSError):  # the folder may not be searched
+                is_there = path.is_file() and _is_trusted(path)
+            if is_there:
                 found = _read_file(path, name == PROJECT_FILE)
                 if found is not None:
                     return found
