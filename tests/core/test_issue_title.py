@@ -49,7 +49,7 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             "fx-passes",
             Observation(),
             "import torch\ndef f(x):\n    return x.cumsum(0) @ x\n",
-            "[inductor] compile does not end in apply (cumsum, matmul)",
+            "[inductor] hang while running FX passes in apply (cumsum, matmul)",
         ),
         (
             "wrong-result: inductor | values @ aten.index_put_",
@@ -62,8 +62,8 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             "crash: kernel-run | SIGSEGV",
             "kernel-run",
             Observation(),
-            "not python",
-            "[inductor] SIGSEGV",
+            "def f(x):\n    return x * 2\nmodel = torch.func.jacfwd(f)\n",
+            "[inductor] SIGSEGV while running compiled code (jacfwd, mul)",
         ),
         (
             "exception: codegen | ValueError: " + "long words " * 30 + "@ <user>:f",
@@ -93,6 +93,14 @@ def test_the_first_sentence_has_the_error() -> None:
     )
     silent = Verdict("wrong-result", "inductor", None, "2 of 8 values differ")
     assert issue_title.first_sentence(silent, Observation()) == "2 of 8 values differ."
+    crash = Verdict(
+        "crash", "kernel-run", "SIGSEGV", "It was killed by SIGSEGV, in phase kernel-run."
+    )
+    assert (
+        issue_title.first_sentence(crash, Observation())
+        == "It was killed by SIGSEGV while running compiled code."
+    )
+    assert issue_title.operations_of("not python") == []
 
 
 def test_a_real_traceback_is_shortened(tmp_path: Path) -> None:

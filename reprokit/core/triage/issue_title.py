@@ -30,6 +30,9 @@ _MODULES = {
 _PARTS = {"dynamo": "dynamo", "aot": "aot", "decompositions": "decomp", "inductor": "inductor"}
 """The part of the first failing ablation step -> the same."""
 _FRAME = re.compile(r"[\w./-]+\.py:(?:[\w<>]+\.)*([\w<>]+)")
+_IN_PHASE = re.compile(r", in phase ([\w-]+)")
+_ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
+"""Operators that are named where a program has no other operation."""
 _INPUTS = frozenset(
     "full arange zeros ones rand randn randint empty tensor manual_seed eye linspace compile"
     " Generator device size dim shape no_grad inference_mode set_grad_enabled"
@@ -57,14 +60,22 @@ def first_sentence(verdict: Verdict, seen: Observation) -> str:
     """Return what fails, in one sentence."""
     raised = blamed_exception(seen) if verdict.kind == "exception" else None
     if raised is None:
-        return verdict.reason.rstrip(".") + "."
+        return _IN_PHASE.sub(_while, verdict.reason).rstrip(".") + "."
     root = root_cause(raised)
     message = next(iter(root.message.strip().splitlines()), "")
     name = root.type.removeprefix("builtins.")
     error = f"{name}: {_shorten(message, 200)}" if message else name
-    doing = PHASE_WORDS.get(verdict.phase or "", "")
     shown = error.replace("`", "'")
-    return f"`torch.compile` raises `{shown}`{f' while {doing}' if doing else ''}."
+    return f"`torch.compile` raises `{shown}`{_while_in(verdict.phase)}."
+
+
+def _while_in(phase: str | None) -> str:
+    doing = PHASE_WORDS.get(phase or "", "")
+    return f" while {doing}" if doing else ""
+
+
+def _while(match: re.Match[str]) -> str:
+    return _while_in(match[1]) or match[0]
 
 
 def operations_of(program: str) -> list[str]:
@@ -82,18 +93,19 @@ def operations_of(program: str) -> list[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.name in ("repro", "forward", "f", "fn")
     ]
-    names: list[str] = []
+    visitor = _Operations()
     for function in functions:
-        visitor = _Operations()
         for statement in function.body:
             visitor.visit(statement)
-        names += visitor.names
+    transforms = re.findall(r"\btorch\.func\.(\w+)\(", program)
+    names = [*transforms, *(visitor.names or visitor.arithmetic)]
     return list(dict.fromkeys(names))[-MAX_OPERATIONS:]
 
 
 class _Operations(ast.NodeVisitor):
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.arithmetic: list[str] = []
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """An assertion checks a result."""
@@ -107,6 +119,8 @@ class _Operations(ast.NodeVisitor):
         self.generic_visit(node)
         if isinstance(node.op, ast.MatMult):
             self.names.append("matmul")
+        elif type(node.op) in _ARITHMETIC:
+            self.arithmetic.append(_ARITHMETIC[type(node.op)])
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -158,10 +172,11 @@ def _error_words(identity: Identity) -> str:
         if colon and "." in type_ and " " not in type_:
             type_ = type_.rpartition(".")[2]
         return _shorten(f"{type_}{colon}{message}", MAX_MESSAGE_CHARS) or kind
-    words = {"hang": "compile does not end", "crash": what or "crash"}.get(identity.kind, kind)
-    if identity.kind == "hang" and identity.phase in ("kernel-run", "collective", "run"):
-        words = "compiled code does not end"
-    if what and identity.kind not in ("crash",):
+    words = kind
+    if identity.kind in ("hang", "crash"):
+        error = "hang" if identity.kind == "hang" else what or "crash"
+        words = f"{error}{_while_in(identity.phase)}"
+    if what and identity.kind != "crash":
         words = f"{words}: {what}"
     return _shorten(words, MAX_MESSAGE_CHARS)
 

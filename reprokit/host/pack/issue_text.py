@@ -141,10 +141,12 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
         configs=cut_text(_configs(facts.configs), 3_000),
     )
     stack, stack_about = _stack(seen, verdict, 2 * limits.frames)
-    log = seen.stderr_tail.strip().splitlines()[-limits.log_lines :] if limits.log_lines else []
+    traceback = _traceback(facts, limits.frames)
+    log = [] if traceback else seen.stderr_tail.strip().splitlines()[-limits.log_lines :]
+    log = log if limits.log_lines else []
     error_logs = _fill(
         "issue/error_logs.md.j2",
-        traceback=cut_text(_traceback(facts, limits.frames), limits.log_chars // 2),
+        traceback=cut_text(traceback, limits.log_chars // 2),
         stack=cut_text(stack, limits.log_chars // 2),
         stack_about=stack_about,
         answers=[row for row in seen.answers if "\n" in row.answer] if limits.log_lines else [],
@@ -188,7 +190,7 @@ def _summary(facts: IssueFacts) -> str:
     elif proof is not None and proof.eager:
         eager = "passes" if proof.eager == "passes" else f"ends like this: {proof.eager}"
         sentences.append(f"Without `torch.compile` the program {eager}.")
-    elif facts.seen.eager or facts.seen.comparison is not None:
+    elif facts.seen.eager and facts.seen.comparison is None:
         sentences.append(f"Without `torch.compile`: {_eager(facts.seen)}.")
     version = re.search(r"^PyTorch version: (\S+)", facts.collect_env, re.MULTILINE)
     torch = f" with torch {version[1]}" if version else ""

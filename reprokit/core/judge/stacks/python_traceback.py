@@ -79,7 +79,7 @@ def render_stack(stack: Sequence[Frame], max_frames: int = 2 * MAX_FRAMES) -> st
         if fr.normalise_file(entry.file) == "<user>"
         else dataclasses.replace(entry, file=fr.normalise_file(entry.file))
         for entry in _entries(reversed(stack))
-        if fr.normalise_file(entry.file) != "<agent>"
+        if fr.normalise_file(entry.file) not in ("<agent>", "<frozen>")
     ]
     left_out = max(0, len(entries) - max_frames)
     return "\n".join([*_left_out(left_out), *(entry.text for entry in entries[-max_frames:])])
