@@ -1,4 +1,5 @@
 "use strict";
+for (const table of document.querySelectorAll(".heat")) table.scrollLeft = table.scrollWidth;  // the newest run
 const bugs = [...document.querySelectorAll(".bug")].map(bug => ({bug, text: bug.textContent.toLowerCase()}));
 const words = document.getElementById("words"), status = document.getElementById("status"), kind = document.getElementById("kind");
 function filter() {

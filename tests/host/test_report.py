@@ -400,6 +400,15 @@ def test_what_avoids_the_failure_is_sorted_by_the_size_of_the_change() -> None:
     assert report_head.ways_to_avoid({}, "fails") == []
 
 
+def test_paths_of_the_head_are_relative_to_the_folder_of_the_run() -> None:
+    """Only paths that begin with the folder become relative to it."""
+    relative = report_head.relative_to_folder
+    assert relative("capture /w/x.py:f --a=/w/b '/w/c'", "/w") == "capture x.py:f --a=b 'c'"
+    for folder in ("", "/", "/x"):
+        assert relative("f in /w/x.py and /w/w/y", folder) == "f in /w/x.py and /w/w/y"
+    assert relative("/other/w/x.py /wide/x.py /w/", "/w") == "/other/w/x.py /wide/x.py /w/"
+
+
 def test_a_long_compile_keeps_its_end_and_a_deep_stack_its_leaf(tmp_path: Path) -> None:
     """With hundreds of spans and frames, open phases are drawn, all phases are counted, and the
     recursion is not too deep.
@@ -458,7 +467,7 @@ def test_a_browser_shows_the_report(text: str, tmp_path: Path, browser: Browser)
             assert len(tab.screenshot(tmp_path / f"{width}-{dark}.png")) > 20_000
         tab.open_page(page)
         assert tab.evaluate("document.scripts.length + document.images.length") == 1
-        tab.click("button[data-copy]")
+        tab.click("button[data-copy=program-text]")
         copied = "navigator.clipboard.readText().catch(() => getSelection().toString())"
         assert tab.evaluate(copied) == text
         shown = "[...document.querySelectorAll('#flame .box')].filter(b => !b.classList.contains({!r})).length"

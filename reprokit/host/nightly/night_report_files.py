@@ -111,8 +111,8 @@ def _in_order(kinds: set[str]) -> list[str]:
 
 
 def _night_lines(name: str) -> list[str]:
-    """Return the name of a nightly run in short lines for a narrow column."""
-    match = re.fullmatch(r"(\d{4})-(\d\d-\d\d)(.*)", name)
+    """Return the name of a nightly run in short lines for a narrow column: month, day and rest."""
+    match = re.fullmatch(r"\d{4}-(\d\d-\d\d)(.*)", name)
     return [part for part in match.groups() if part] if match else [name]
 
 

@@ -14,7 +14,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import ConfigChanged, Weights
+from reprokit.core.shared.contract.events import ConfigChanged, Process, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -176,9 +176,15 @@ def _report_head(
     file = run_names.REPRO_FILE if is_proved else run_names.CANDIDATE_FILE
     own_line = users_line.find_users_line(capture.verdict, capture.seen)
     began, _ = report_data.run_times(capture.journals, capture.seen)
+    started = capture.journals.events_of_type(Process)
+    folder = redactor.redact_text(started[0].cwd) if started else ""
+
+    def shown(text: str) -> str:
+        return report_head.relative_to_folder(redactor.redact_text(text), folder)
+
     return {
-        "users_line": redactor.redact_text(own_line),
-        "compiling": redactor.redact_text(users_line.find_compiled_function(capture.journals)),
+        "users_line": shown(own_line),
+        "compiling": shown(users_line.find_compiled_function(capture.journals)),
         "program": {
             "file": file if program.text else "",
             "text": program.text,
@@ -188,7 +194,7 @@ def _report_head(
             ),
         },
         "avoids": report_head.ways_to_avoid(facts.ablation, capture.seen.eager),
-        "command": facts.command,
+        "command": report_head.relative_to_folder(facts.command, folder),
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),
         "form": {"name": responsibility.repository_for(facts.verdict) if url else "", "url": url},

@@ -6,6 +6,7 @@ All texts are redacted by the caller, because a redacted repro must not change a
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -65,3 +66,13 @@ def utc_date(seconds: float) -> str:
         return ""
     when = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{when:%Y-%m-%d %H:%M} UTC"
+
+
+def relative_to_folder(text: str, folder: str) -> str:
+    """Return a text with the paths below ``folder`` relative to it, for people.
+
+    An empty ``folder`` and the root change nothing.
+    """
+    if not folder.strip("/"):
+        return text
+    return re.sub(rf"(?<![^\s'\"=]){re.escape(folder.rstrip('/'))}/(?=[^\s/])", "", text)

@@ -41,9 +41,9 @@ PACKAGES = (
     ("triton/", "Triton", PHASE_COLOURS["triton-compile"]),
     ("<user>", "your code", PHASE_COLOURS["lowering"]),
     ("<generated>", "generated code", PHASE_COLOURS["kernel-run"]),
-    ("<agent>", "reprokit", PHASE_COLOURS["worker-wait"]),
+    ("<agent>", "reprokit", PHASE_COLOURS["import"]),
     ("<", "Python", PHASE_COLOURS["run"]),
-    ("", "other packages", PHASE_COLOURS["cpp-build"]),
+    ("", "other packages", PHASE_COLOURS["worker-wait"]),
 )
 """How a normalised file begins, its package in words, and the colours; the first match counts."""
 PROCESS = "process"
