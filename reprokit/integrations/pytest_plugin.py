@@ -93,7 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def is_enabled(config: pytest.Config) -> bool:
     """Return whether failures of this session are captured."""
-    if config.option.reprokit_captured or config.getvalue("collectonly"):
+    if config.option.reprokit_captured or config.getoption("collectonly"):
         return False
     chosen: bool | None = config.option.reprokit
     return bool(config.getini("reprokit")) if chosen is None else chosen

@@ -112,7 +112,8 @@ class WatchedSession:
         self._is_over.set()
         tests = list(self._failed.values())
         chosen = [] if self._is_interrupted else tests[: self._max_captures]
-        self._why_left_out = "interrupted" if self._is_interrupted else "more than --reprokit-max"
+        limit = f"--reprokit-max is {self._max_captures}"
+        self._why_left_out = "interrupted" if self._is_interrupted else limit
         for number, test in enumerate(chosen):
             self._say(f"reprokit: capturing {number + 1} of {len(chosen)}: {test.nodeid}")
             name = re.sub(r"[^A-Za-z0-9_]+", "-", test.nodeid.rpartition("::")[2])[:40].strip("-")

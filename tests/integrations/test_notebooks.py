@@ -107,6 +107,8 @@ def test_a_capture_of_a_notebook_is_repeated_by_its_name() -> None:
     """The command line that repeats a capture names the notebook, not how it is run."""
     target = parse_command((sys.executable, "run_notebook.py", "my model.ipynb"), "my model.ipynb")
     assert target.label == "my-model"
+    test = parse_command((sys.executable, "-m", "pytest", "tests/test_a.py::TestB::test_c[d]"))
+    assert test.label == "test_a-TestB-test_c-d"
     assert command_line.capture_command(Request(target, deadline_s=None)) == (
         "reprokit capture 'my model.ipynb'"
     )

@@ -38,14 +38,20 @@ class Target:
             "file": f"{Path(self.place).stem}-{self.name}",
             "module": f"{self.place}-{self.name}",
         }
-        script = next(
-            (w for w in self.command if w.endswith(".py")), self.command[0] if self.command else ""
-        )
-        script = self.place if self.kind == "command" and self.place else script
         text = private_names.get_redactor().redact_file_name(
-            (words.get(self.kind) or Path(script).stem).replace("/", "-")
+            (words.get(self.kind) or self._command_name()).replace("/", "-")
         )
         return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.")[:40].rstrip("-.") or "target"
+
+    def _command_name(self) -> str:
+        """Return the name of the notebook, the test, or the script that a command runs."""
+        if self.place:
+            return Path(self.place).stem
+        for word in self.command:
+            file, colons, test = word.partition("::")
+            if file.endswith(".py"):
+                return f"{Path(file).stem}-{test}" if colons else Path(file).stem
+        return Path(self.command[0]).stem if self.command else ""
 
     @property
     def words(self) -> str:
