@@ -101,6 +101,10 @@ def test_the_first_sentence_has_the_error() -> None:
         == "It was killed by SIGSEGV while running compiled code."
     )
     assert issue_title.operations_of("not python") == []
+    program = (
+        "def f(x):\n    x[1:] = g(x[:-1].clone())\n    return torch.ops.aten.add.Tensor(x, 1)\n"
+    )
+    assert issue_title.operations_of(program) == ["clone", "indexed assignment", "add"]
 
 
 def test_a_real_traceback_is_shortened(tmp_path: Path) -> None:

@@ -126,15 +126,13 @@ class _Operations(ast.NodeVisitor):
         self.generic_visit(node)
         words: list[str] = []
         function = node.func
-        while isinstance(function, ast.Attribute):
+        while isinstance(function, ast.Attribute):  # f(x) alone is a function of the program
             words.append(function.attr)
             function = function.value
-        if isinstance(function, ast.Name):
-            words.append(function.id)
         if "ops" in words:  # torch.ops.aten.add.Tensor
             place = words.index("ops")
             words = words[place - 2 : place - 1]
-        if words and words[0] not in _INPUTS and len(words) + isinstance(function, ast.Call) > 1:
+        if words and words[0] not in _INPUTS:
             self.names.append(words[0])
 
 
