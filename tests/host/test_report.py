@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import struct
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from reprokit.host.report import flamegraph, report_data, report_head, template_
 from reprokit.host.report.page import html_report, page_parts, palette, svg
 from reprokit.host.report.report_model import FlameNode, ReportHead
 from reprokit.host.run import observation_reader, run_directory
+from tests.support import report_image
 from tests.support.browser import DESKTOP_WIDTH, PHONE_WIDTH, Browser
 
 EVIL = '</title><script>alert(1)</script>" onload="alert(2)\' <img src=http://evil.example/x>'
@@ -468,8 +470,8 @@ def test_a_browser_shows_the_report(text: str, tmp_path: Path, browser: Browser)
         tab.open_page(page)
         assert tab.evaluate("document.scripts.length + document.images.length") == 1
         tab.click("button[data-copy=program-text]")
-        copied = "navigator.clipboard.readText().catch(() => getSelection().toString())"
-        assert tab.evaluate(copied) == text
+        tab.paste("#flame-find")
+        assert tab.evaluate("document.getElementById('flame-find').value") == text
         shown = "[...document.querySelectorAll('#flame .box')].filter(b => !b.classList.contains({!r})).length"
         assert tab.evaluate(shown.format("miss")) == 3
         tab.type_text("#flame-find", "LEVEL_7 ")
@@ -487,3 +489,11 @@ def test_a_browser_shows_the_report(text: str, tmp_path: Path, browser: Browser)
         assert tab.evaluate(chosen).startswith("process 7")
         assert tab.evaluate("document.getElementById('flame-reset').disabled") is True
         assert tab.problems == []
+
+
+def test_the_picture_of_the_readme_is_small() -> None:
+    """docs/images/report.png, which tests/support/report_image.py makes, loads quickly."""
+    data = report_image.IMAGE.read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert data.startswith(b"\x89PNG") and width == 1000 and height <= report_image.MAX_HEIGHT
+    assert len(data) <= report_image.MAX_BYTES

@@ -118,6 +118,11 @@ class Tab:
         self.evaluate(f"document.querySelector({selector!r}).value = ''")
         self.send("Input.insertText", text=text)
 
+    def paste(self, selector: str) -> None:
+        """Paste the clipboard into an empty field."""
+        self.evaluate(f"document.querySelector({selector!r}).focus()")
+        self.send("Input.dispatchKeyEvent", type="keyDown", key="v", commands=["paste"])
+
     def press_key(self, key: str) -> None:
         """Press a key, such as ``ArrowDown``."""
         for kind in ("keyDown", "keyUp"):
