@@ -6,17 +6,19 @@
     torch.compile(model)(x)
 
 The new process does not have the variables of the kernel. ``--cells`` names the inputs, ``In[1]``
-and so on, that run there before the cell.
+and so on, that run there before the cell. All of them are kept as a notebook in ``reprokit-out``,
+so that the capture can be repeated.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +49,24 @@ def capture_cell(shell: Any, line: str, cell: str) -> None:
         print(f"reprokit: {problem}")  # noqa: T201 - the output of the cell
         return
     named = [(f"In[{number}]", history[number]) for number in numbers]
-    with tempfile.TemporaryDirectory(prefix="reprokit-cell-") as folder:
-        notebook = Path(folder) / "cell.ipynb"
-        notebook.write_text(notebook_text([*named, (f"In[{len(history) - 1}]", cell)]), "utf-8")
-        words = ["capture", str(notebook), "--python", sys.executable, *options]
-        child = subprocess.Popen(
-            [sys.executable, "-m", "reprokit", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        _print_output(child)
+    notebook = Path("reprokit-out") / f"cell-{time.strftime('%Y%m%d-%H%M%S')}.ipynb"
+    text = notebook_text([*named, (f"In[{len(history) - 1}]", cell)], os.getcwd())
+    try:
+        notebook.parent.mkdir(parents=True, exist_ok=True)
+        notebook.write_text(text, "utf-8")
+    except OSError as problem:
+        print(f"reprokit: {notebook} cannot be written: {problem.strerror}")  # noqa: T201
+        return
+    words = ["capture", str(notebook), "--python", sys.executable, *options]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "reprokit", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    _print_output(child)
 
 
 def read_line(line: str, last: int) -> tuple[list[int], list[str]]:
@@ -104,13 +111,17 @@ def _read_ranges(text: str, last: int) -> list[int]:
     return numbers
 
 
-def notebook_text(cells: list[tuple[str, str]]) -> str:
-    """Return a notebook with these code cells, each a pair of its name and its source."""
+def notebook_text(cells: list[tuple[str, str]], folder: str) -> str:
+    """Return a notebook with these code cells, each a pair of its name and its source.
+
+    ``folder`` is that of the kernel, where the cells find their modules.
+    """
     rows = [
         {"cell_type": "code", "metadata": {"reprokit": {"name": name}}, "source": source}
         for name, source in cells
     ]
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": rows})
+    metadata = {"reprokit": {"folder": folder}}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": rows})
 
 
 def _print_output(child: subprocess.Popen[str]) -> None:

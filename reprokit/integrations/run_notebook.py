@@ -39,8 +39,17 @@ class Cell:
     """One line for each magic that does not run."""
 
 
-def read_cells(path: str) -> list[Cell]:
-    """Return the code cells of a notebook. Raises NotebookProblem."""
+@dataclass(frozen=True)
+class Notebook:
+    """The code of a notebook."""
+
+    cells: tuple[Cell, ...]
+    folder: str
+    """The folder whose modules can be imported: that of the notebook, or that of the kernel."""
+
+
+def read_notebook(path: str) -> Notebook:
+    """Return the code of a notebook. Raises NotebookProblem."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
@@ -65,7 +74,8 @@ def read_cells(path: str) -> list[Cell]:
             found.append(_as_python(path, str(name or f"cell-{len(found) + 1}"), text))
     if not any(cell.source.strip() for cell in found):
         raise NotebookProblem(f"{path} has no code cells")
-    return found
+    kernel = _dict(_dict(document.get("metadata")).get("reprokit")).get("folder")
+    return Notebook(tuple(found), str(kernel or os.path.dirname(os.path.abspath(path))))
 
 
 def _language(document: dict[str, Any]) -> str:
@@ -120,7 +130,7 @@ def _comment_out(lines: list[str], position: int) -> None:
         lines[position] = f"{indent}# {lines[position].strip().rstrip(chr(92))}"
 
 
-def run_cells(path: str, cells: list[Cell]) -> None:
+def run_cells(path: str, cells: tuple[Cell, ...]) -> None:
     """Run the cells in one new ``__main__``, in their order, until one raises."""
     sys.excepthook = _print_exception
     main = types.ModuleType("__main__")
@@ -150,7 +160,7 @@ def main() -> None:
     """Run or check the notebook of the command line; exit status 2 if it cannot run."""
     path = sys.argv[-1]
     try:
-        cells = read_cells(path)
+        notebook = read_notebook(path)
     except NotebookProblem as problem:
         sys.stderr.write(f"{problem}\n")
         sys.exit(2)
@@ -158,9 +168,9 @@ def main() -> None:
         return
     # as for a script, and as in a kernel, modules beside the notebook can be imported
     if sys.path and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
-        sys.path[0] = os.path.dirname(os.path.abspath(path))
+        sys.path[0] = notebook.folder
     sys.argv[:] = [path]
-    run_cells(path, cells)
+    run_cells(path, notebook.cells)
 
 
 if __name__ == "__main__":

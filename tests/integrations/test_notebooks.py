@@ -100,7 +100,7 @@ def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path) -> None:
     ):
         (tmp_path / "x.ipynb").write_text(text)
         with pytest.raises(run_notebook.NotebookProblem, match=message):
-            run_notebook.read_cells(str(tmp_path / "x.ipynb"))
+            run_notebook.read_notebook(str(tmp_path / "x.ipynb"))
 
 
 def test_a_capture_of_a_notebook_is_repeated_by_its_name() -> None:
@@ -136,7 +136,7 @@ from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 for cell in (
     "%load_ext reprokit",
-    "import torch\\n%precision 3\\ndef masked_softmax(x):\\n"
+    "import torch, neighbour\\n%precision 3\\ndef masked_softmax(x):\\n"
     "    mask = torch.full((8, 8), -10000.0)\\n"
     "    mask[torch.arange(8).unsqueeze(0), torch.arange(8).unsqueeze(1)] = 0\\n"
     "    return torch.softmax(x + mask, dim=-1)",
@@ -152,9 +152,11 @@ for cell in (
 @pytest.mark.torch
 def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     """%%reprokit runs the cell and the inputs that --cells names in a new process, prints the verdict
-    and the pack, and the kernel goes on. Messages name the input and the line.
+    and the pack, and the kernel goes on. Messages name the input and the line, and modules of the kernel's folder
+    can be imported.
     """
     (tmp_path / "kernel.py").write_text(IN_IPYTHON)
+    (tmp_path / "neighbour.py").write_text("")
     environ = clean_environ(IPYTHONDIR=str(tmp_path / "ipython"))
     command = [sys.executable, "kernel.py"]
     done = subprocess.run(
@@ -165,10 +167,10 @@ def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert "exception in codegen: KeyError was raised" in done.stdout, done.stdout
     assert "In[2], line 2 does not run: %precision 3" in done.stdout
     assert "goes on torch.Size([8, 8])" in done.stdout
-    (pack,) = (tmp_path / "out").glob("reprokit-cell-exception-*.tar.gz")
+    (pack,) = (tmp_path / "out").glob("reprokit-cell-*-exception-*.tar.gz")
     assert f"{pack}" in done.stdout
-    stderr = next((tmp_path / "out").glob("run-001/stderr.txt")).read_text()
-    assert "cell.ipynb#In[4]" in stderr
+    assert '.ipynb#In[4]", line 1, in <module>' in done.stdout
+    assert len([*(tmp_path / "reprokit-out").glob("cell-*.ipynb")]) == 1
 
 
 def test_the_magic_is_loaded_from_the_package() -> None:
