@@ -1,5 +1,5 @@
 """reprokit inside other tools: a pytest plugin, a cell magic, notebooks, a summary for CI jobs.
 
 Each module is loaded by another program, so it starts ``reprokit`` as a child process. It must not
-import torch, the agent or the command line, and nothing of the host when the other program starts.
+import torch, the agent or the command line, and of the host only how a duration is written.
 """

@@ -12,8 +12,8 @@ import pytest
 
 MARKER = (
     "reprokit(enabled=True, timeout=None, options=None): with --reprokit, capture this test if it"
-    " fails, whatever the reason; enabled=False: never capture it; timeout: its time limit in"
-    " seconds; options: more options of reprokit capture"
+    " fails, whatever the reason; enabled=False: never capture it; timeout: its time limit, such"
+    " as '2m'; options: more options of reprokit capture"
 )
 IN_PROCESS = 0
 """The value of ``-n`` that runs the tests in pytest's own process."""
@@ -21,14 +21,19 @@ WORKER_RESTARTS = "10000"
 """The limit for workers that crash in a test; xdist's own is four for each worker."""
 
 
-def _read_seconds(text: str) -> float:
-    """Return a number of seconds above 0; raises the error that argparse reports otherwise."""
+def read_duration(text: str) -> float:
+    """Return the seconds of a duration such as ``10m``.
+
+    Raises argparse.ArgumentTypeError if it is none, or 0.
+    """
+    from reprokit.host.request.durations import parse_duration
+
     try:
-        seconds = float(text)
+        seconds = parse_duration(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s or 10m")
     return seconds
 
 
@@ -58,9 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--reprokit-timeout",
-        type=_read_seconds,
-        metavar="SECONDS",
-        help="End a test that runs longer, and capture it as a hang; ini reprokit_timeout (600).",
+        type=read_duration,
+        metavar="DURATION",
+        help="End a test that runs longer, and capture it as a hang; ini reprokit_timeout (10m).",
     )
     group.addoption(
         "--reprokit-output-dir",
@@ -83,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--reprokit-captured", action="store_true", help=argparse.SUPPRESS)
     parser.addini("reprokit", "Capture failures under torch.compile.", type="bool", default=False)
-    parser.addini("reprokit_timeout", "Seconds after which a test hangs.", default="600")
+    parser.addini("reprokit_timeout", "The longest time of a test.", default="10m")
     parser.addini("reprokit_output_dir", "The folder of the packs.", default="")
     parser.addini(
         "reprokit_options", "Options of reprokit capture.", default="--no-minimize --no-ablate"
@@ -148,7 +153,7 @@ def time_limit_s(config: pytest.Config) -> float:
     Raises pytest.UsageError if the ini file has no number.
     """
     chosen: float | None = config.option.reprokit_timeout
-    return chosen if chosen is not None else _read_ini(config, "reprokit_timeout", _read_seconds)
+    return chosen if chosen is not None else _read_ini(config, "reprokit_timeout", read_duration)
 
 
 def max_captures(config: pytest.Config) -> int:

@@ -6,6 +6,7 @@ that crashed, and it decides whether a failure happened under ``torch.compile``.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -37,17 +38,25 @@ class RunningTests:
         worker_input: dict[str, Any] = getattr(config, "workerinput", {})
         self._path = Path(folder) / f"{worker_input.get('workerid', 'main')}.json"
         self._frames_before = 0
+        self._problem = ""
+        """What is wrong with the marker of the running test."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Note the test before its first fixture, and remove the note after its last."""
         self._frames_before = _compiled_frames()
         mark = _read_marker(item)
+        limit_s, self._problem = self._limit_s, ""
+        try:
+            if mark.get("timeout") is not None:
+                limit_s = pytest_plugin.read_duration(str(mark["timeout"]))
+        except argparse.ArgumentTypeError as problem:
+            self._problem = f"the marker reprokit: timeout: {problem}"
         note = {
             "nodeid": item.nodeid,
             "pid": os.getpid(),
             "began_s": time.monotonic(),
-            "limit_s": float(mark.get("timeout") or self._limit_s),
+            "limit_s": limit_s,
             "options": mark.get("options") or "",
         }
         # on a different machine, with xdist's --tx ssh=..., the folder does not exist
@@ -60,6 +69,11 @@ class RunningTests:
         finally:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+
+    def pytest_runtest_setup(self) -> None:
+        """Fail a test whose marker is wrong."""
+        if self._problem:
+            pytest.fail(self._problem, pytrace=False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
