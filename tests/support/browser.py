@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ FLAGS = (
 )
 DESKTOP_WIDTH, PHONE_WIDTH = 1180, 390
 TIMEOUT_S = 120
+WAIT_S = 20
 MAX_HEIGHT = 12_000
 
 
@@ -102,6 +104,13 @@ class Tab:
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
+    def wait_for(self, code: str, value: object) -> None:
+        """Wait until an expression has a value. Input reaches the page some time after it is sent."""
+        end = time.monotonic() + WAIT_S
+        while (now := self.evaluate(code)) != value:
+            assert time.monotonic() < end, f"{code} is {now!r} and not {value!r}"
+            time.sleep(0.05)
+
     def click(self, selector: str) -> None:
         """Click the middle of an element with the mouse."""
         code = (
@@ -118,10 +127,15 @@ class Tab:
         self.evaluate(f"document.querySelector({selector!r}).value = ''")
         self.send("Input.insertText", text=text)
 
-    def paste(self, selector: str) -> None:
-        """Paste the clipboard into an empty field."""
-        self.evaluate(f"document.querySelector({selector!r}).focus()")
-        self.send("Input.dispatchKeyEvent", type="keyDown", key="v", commands=["paste"])
+    def paste(self, selector: str, text: str) -> None:
+        """Paste the clipboard into a field until it has this text; copying may take some time."""
+        field = f"document.querySelector({selector!r})"
+        end = time.monotonic() + WAIT_S
+        while (now := self.evaluate(f"{field}.value")) != text:
+            assert time.monotonic() < end, f"{selector} has {now!r}"
+            self.evaluate(f"{field}.value = ''; {field}.focus()")
+            self.send("Input.dispatchKeyEvent", type="keyDown", key="v", commands=["paste"])
+            time.sleep(0.2)
 
     def press_key(self, key: str) -> None:
         """Press a key, such as ``ArrowDown``."""
