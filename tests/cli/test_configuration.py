@@ -68,8 +68,7 @@ def captured(folder: Path) -> tuple[CallResult, dict[str, object]]:
         cwd=folder / "inside",
         env=clean_environ(**variables),
     )
-    request = json.loads((done.run_dir / "run.json").read_text())["request"]
-    return done, request
+    return done, json.loads((done.run_dir / "run.json").read_text())
 
 
 def test_the_command_line_comes_before_variables_files_and_defaults(

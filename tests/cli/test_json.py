@@ -21,7 +21,14 @@ from reprokit.cli.documents import json_schema
 from reprokit.cli.main import cli
 from reprokit.cli.shared.config_file import BadConfiguration
 from reprokit.cli.shared.consent import NoConsent
+from reprokit.core.experiments.ablation import Ablation, AblationStep
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.errors import BadInput
+from reprokit.core.shared.result_comparison import Comparison, Difference
+from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.minimize.proof import Proof
+from reprokit.host.pipeline.capture_result import CaptureResult
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented, parse_documents
 from tests.support.processes import restore_signals
@@ -73,6 +80,20 @@ def test_the_schema_refuses_another_document() -> None:
         assert_documented(["models", "--json"], json.dumps({"schema": 1}))
     with pytest.raises(AssertionError):
         assert_documented(["models", "--json"], json.dumps({**models, "unknown": 1}))
+
+
+def test_each_record_of_a_capture_is_in_the_schema(tmp_path: Path) -> None:
+    """A new field of a record is a new key of the output, so it must be in the schema."""
+    result = CaptureResult(
+        Verdict("wrong-result", "inductor", "values", "The results differ."),
+        Signature("24eb87c32c83", "wrong-result", 8),
+        Observation(comparison=Comparison((Difference(0, "output[0]", "values", "compiled"),))),
+        tmp_path,
+        minimized=MinimizeResult("x = 1", proof=Proof("same", "title", "24eb87c32c83")),
+        ablation=Ablation((AblationStep("eager", "backends", "passes", "ok", ""),)),
+        missing=[Missing("TORCH_TRACE", "disabled")],
+    )
+    assert_documented(["capture", "--json"], json.dumps(result.to_json()))
 
 
 ERRORS = {

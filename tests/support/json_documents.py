@@ -28,8 +28,10 @@ def assert_documented(words: Sequence[str], out: str) -> None:
         return
     validator = strict_validator(command if command in json_schema.DOCUMENTS else "")
     for document in parse_documents(out, command == "nightly export"):
-        error = jsonschema.exceptions.best_match(validator.iter_errors(document))
-        assert error is None, f"reprokit {command}: {error.json_path}: {error.message}"
+        for error in validator.iter_errors(document):
+            # the document has an error for each alternative; the last one is that of an error
+            rows = [f"{row.json_path}: {row.message[:300]}" for row in error.context or [error]]
+            raise AssertionError(f"reprokit {command} prints another document:\n" + "\n".join(rows))
 
 
 def parse_documents(out: str, has_lines: bool) -> list[Any]:

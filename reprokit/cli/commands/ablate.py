@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from reprokit.cli.documents.study_documents import AblateDocument, AblationKeys
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
+
+if TYPE_CHECKING:
+    from reprokit.cli.documents.study_documents import AblateDocument, AblationKeys
 
 _SAYS = {
     "same": "the same failure",
@@ -82,8 +84,10 @@ def _ablate_target(
     captured = pipeline.capture_target(
         request, output_dir, live.show_message, live.show_progress, None, live.show_status
     )
+    from reprokit.cli.documents.study_documents import AblateDocument
+
     document = captured.to_json()
-    return cast(AblateDocument, {k: document[k] for k in AblateDocument.__annotations__})
+    return cast("AblateDocument", {k: document[k] for k in AblateDocument.__annotations__})
 
 
 def _ablate_pack(
@@ -113,7 +117,7 @@ def _ablate_pack(
     return {
         "schema": 1,
         "signature": {"id": opened.signature.id, "title": opened.signature.title},
-        "ablation": cast(AblationKeys, ablation.to_json()),
+        "ablation": cast("AblationKeys", ablation.to_json()),
         "run_dir": str(run_path),
     }
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from reprokit.cli.documents.study_documents import MinimizedKeys, MinimizeDocument
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import is_given
 
 if TYPE_CHECKING:
+    from reprokit.cli.documents.study_documents import MinimizedKeys, MinimizeDocument
     from reprokit.host.minimize.minimize_result import MinimizeResult
 
 
@@ -214,7 +214,7 @@ def _minimize_pack(
         "repro": best if result.is_proved else None,
         "candidate": best if result.text and not result.is_proved else None,
         "unproven": None if result.is_proved else result.why,
-        "minimized": cast(MinimizedKeys, reopen.minimize_document(result)),
+        "minimized": cast("MinimizedKeys", reopen.minimize_document(result)),
     }
     return _status(result, result.is_proved), document
 
@@ -226,7 +226,9 @@ def _status(result: MinimizeResult | None, is_proved: bool) -> int:
 
 
 def _select_keys(captured: Mapping[str, object]) -> MinimizeDocument:
-    return cast(MinimizeDocument, {k: captured[k] for k in MinimizeDocument.__annotations__})
+    from reprokit.cli.documents.study_documents import MinimizeDocument
+
+    return cast("MinimizeDocument", {k: captured[k] for k in MinimizeDocument.__annotations__})
 
 
 def _print(document: MinimizeDocument) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from reprokit.cli.documents.study_documents import WorkaroundsDocument
 from reprokit.cli.shared import consent, out, terminal
 from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
+    from reprokit.cli.documents.study_documents import WorkaroundsDocument
     from reprokit.host.experiments.try_remedies import Workarounds
 
 _SAYS = {
@@ -94,7 +94,7 @@ def _try_on_target(
     journals = observation_reader.read_journals(captured.run_path)
     captured_document = captured.to_json()
     keys = ("schema", "verdict", "signature", "run_dir", "pack")
-    document = cast(WorkaroundsDocument, {k: captured_document[k] for k in keys})
+    document = cast("WorkaroundsDocument", {k: captured_document[k] for k in keys})
     why = (
         "" if captured.verdict.kind == "ok" else minimization.why_not_minimizable(captured.verdict)
     )
@@ -133,7 +133,7 @@ def _try_on_target(
     outcome.parameters = journals.last_event_of_type(events.TargetBuilt).parameters
     guess = speedup.guess_gain(outcome.parameters) if outcome.parameters else ""
     more = {"parameters": outcome.parameters, "guess": guess}
-    return cast(WorkaroundsDocument, {**document, **_remedies_document(outcome), **more})
+    return cast("WorkaroundsDocument", {**document, **_remedies_document(outcome), **more})
 
 
 def _try_on_pack(
@@ -167,7 +167,7 @@ def _try_on_pack(
         "run_dir": str(run_path),
         **_remedies_document(outcome),
     }
-    return cast(WorkaroundsDocument, document)
+    return cast("WorkaroundsDocument", document)
 
 
 def _remedies_document(outcome: Workarounds) -> dict[str, Any]:

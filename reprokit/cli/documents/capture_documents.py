@@ -16,10 +16,10 @@ from reprokit.cli.documents.study_documents import (
     PathText,
     SchemaVersion,
     SignatureKeys,
-    TraitsKeys,
     VerdictKeys,
 )
 from reprokit.core.shared.result_comparison import Comparison
+from reprokit.core.triage.likeness import Traits
 
 
 class FullSignature(SignatureKeys):
@@ -52,7 +52,7 @@ class CaptureDocument(SchemaVersion):
     minimized: MinimizedKeys | None
     comparison: Comparison | None
     ablation: AblationKeys | None
-    traits: TraitsKeys
+    traits: Traits
     compile: CompileCosts
     versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
     redacted: Annotated[JsonObject, msgspec.Meta(description="counts of placeholders in the pack")]

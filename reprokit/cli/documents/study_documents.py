@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
+from reprokit.core.triage.likeness import Traits
+from reprokit.host.minimize.proof import Proof
+
 Answer = Annotated[
     str, msgspec.Meta(description="same, other, passes or unresolved, against the failure")
 ]
@@ -91,24 +94,6 @@ class AblateDocument(AblateBase, total=False):
     missing: list[MissingRow]
 
 
-class ProofKeys(TypedDict):
-    """The results of one program in fresh processes."""
-
-    answer: Answer
-    title: str
-    signature: str
-    tries: int
-    runs: int
-    hits: int
-    eager: str
-    seconds: list[float]
-    digest: Annotated[str, msgspec.Meta(description="SHA-256 of the program")]
-    asserts: bool
-    instead: str
-    needs: str
-    is_simulated: bool
-
-
 class MinimizedKeys(TypedDict):
     """The result of a minimization."""
 
@@ -125,22 +110,10 @@ class MinimizedKeys(TypedDict):
     rate: float
     is_complete: bool
     notes: list[str]
-    proof: ProofKeys | None
+    proof: Proof | None
     unproved: str
     says: str
     spent: str
-
-
-class TraitsKeys(TypedDict):
-    """The traits by which nightly runs compare failures."""
-
-    kind: str
-    phase: str
-    cause: str
-    message: str
-    frames: list[str]
-    rung: str
-    operator: str
 
 
 class MinimizeBase(SchemaVersion):
@@ -159,7 +132,7 @@ class MinimizeDocument(MinimizeBase, total=False):
     """What ``reprokit minimize --json`` prints; the other keys are not those of a pack."""
 
     ablation: AblationKeys | None
-    traits: TraitsKeys
+    traits: Traits
     missing: list[MissingRow]
 
 
