@@ -45,6 +45,13 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             "[dynamo] Unsupported: call ... in call_function",
         ),
         (
+            "exception: cpp-build | CppCompileError: conflicting x @ torch/_inductor/b.py:_run_cmd",
+            "cpp-build",
+            Observation(),
+            "",
+            "[inductor][cpp] CppCompileError: conflicting x",
+        ),
+        (
             "hang: fx-passes | torch/_inductor/pattern_matcher.py:apply < torch/fx/graph.py:lint",
             "fx-passes",
             Observation(),
@@ -90,6 +97,16 @@ def test_the_first_sentence_has_the_error() -> None:
     assert (
         issue_title.first_sentence(verdict, Observation(raised=raised))
         == "`torch.compile` raises `KeyError: 'buf1'` while generating code."
+    )
+    evidence = ("message: conflicting declaration 'auto x'",)
+    built = Raised(
+        (Link("torch._inductor.exc.CppCompileError", "C++ compile error\nCommand: g++"),)
+    )
+    verdict = Verdict("exception", "cpp-build", "CppCompileError", "it was raised", evidence)
+    assert (
+        issue_title.first_sentence(verdict, Observation(raised=built))
+        == "`torch.compile` raises `CppCompileError: conflicting declaration 'auto x'` while"
+        " compiling C++."
     )
     silent = Verdict("wrong-result", "inductor", None, "2 of 8 values differ")
     assert issue_title.first_sentence(silent, Observation()) == "2 of 8 values differ."
@@ -140,6 +157,13 @@ def test_a_real_traceback_is_shortened(tmp_path: Path) -> None:
     assert short.splitlines()[1].startswith('  File "repro.py", line 1, in <module>')
     assert short.endswith("AssertionError: compiled and eager differ")
     assert python_traceback.shorten_traceback("no traceback", "repro.py") == ""
+    output = "C++ compile error\nCommand:\ng++ x\n" + "/tmp/a/c1.cpp: In f:\n" * 9
+    link = Link("CppCompileError", f"{output}/tmp/a/c1.cpp:9:2: error: no x\n")
+    assert python_traceback.render_exception(link).splitlines() == [
+        "CppCompileError: C++ compile error",
+        "c1.cpp:9:2: error: no x",
+        "[11 more lines]",
+    ]
 
 
 def test_a_recorded_exception_and_a_stack() -> None:

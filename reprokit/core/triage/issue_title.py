@@ -30,6 +30,10 @@ _MODULES = {
 _PARTS = {"dynamo": "dynamo", "aot": "aot", "decompositions": "decomp", "inductor": "inductor"}
 """The part of the first failing ablation step -> the same."""
 _FRAME = re.compile(r"[\w./-]+\.py:(?:[\w<>]+\.)*([\w<>]+)")
+_MESSAGE = "message: "
+"""The evidence with the message of an exception, which is the error of the C++ compiler if there is
+one.
+"""
 _IN_PHASE = re.compile(r", in phase ([\w-]+)")
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
 """Operators that are named where a program has no other operation."""
@@ -49,6 +53,8 @@ def make_issue_title(
     error = _error_words(identity)
     function = _FRAME.match(identity.place)
     place = function[1] if function else ("" if "<" in identity.place else identity.place)
+    if verdict.phase == "cpp-build":  # it is always the function that starts the C++ compiler
+        place = ""
     where = f" in {place}" if place else ""
     operations = operations_of(program)
     what = f" ({', '.join(operations)})" if operations else ""
@@ -62,8 +68,9 @@ def first_sentence(verdict: Verdict, seen: Observation) -> str:
     if raised is None:
         return _IN_PHASE.sub(_while, verdict.reason).rstrip(".") + "."
     root = root_cause(raised)
-    message = next(iter(root.message.strip().splitlines()), "")
-    name = root.type.removeprefix("builtins.")
+    messages = (e.removeprefix(_MESSAGE) for e in verdict.evidence if e.startswith(_MESSAGE))
+    message = next(messages, "") or next(iter(root.message.strip().splitlines()), "")
+    name = root.type.removeprefix("builtins.").rpartition(".")[2]
     error = f"{name}: {_shorten(message, 200)}" if message else name
     shown = error.replace("`", "'")
     return f"`torch.compile` raises `{shown}`{_while_in(verdict.phase)}."

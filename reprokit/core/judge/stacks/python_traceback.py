@@ -20,6 +20,8 @@ MAX_MESSAGE_LINES = 6
 MAX_LINE_CHARS = 300
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _LEFT_OUT = re.compile(r"  \[(\d+) outer frames? left out\]")
+_COMPILER_ERROR = re.compile(r":\d+:\d+: (?:fatal )?error: ")
+_FOLDERS = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
 _HINT = re.compile(r"Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|For even more dev")
 """Advice of torch after a message, which is the same in every report."""
 
@@ -118,9 +120,13 @@ def _kept(entries: list[_Entry], program: str, max_frames: int) -> tuple[list[_E
 
 
 def _message_rows(message: list[str]) -> list[str]:
-    """Return the lines of the message without torch's advice, at most ``MAX_MESSAGE_LINES``."""
+    """Return the lines of the message without torch's advice, at most ``MAX_MESSAGE_LINES``. Of the
+    output of a C++ compiler, they are the errors.
+    """
     end = next((i for i, row in enumerate(message) if _HINT.match(row)), len(message))
     rows = [row for row in message[:end] if row.strip()]
     if len(rows) <= MAX_MESSAGE_LINES:
         return rows
-    return [*rows[:MAX_MESSAGE_LINES], f"[{len(rows) - MAX_MESSAGE_LINES} more lines]"]
+    errors = [_FOLDERS.sub("", row) for row in rows[1:] if _COMPILER_ERROR.search(row)]
+    kept = [rows[0], *errors][:MAX_MESSAGE_LINES] if errors else rows[:MAX_MESSAGE_LINES]
+    return [*kept, f"[{len(rows) - len(kept)} more lines]"]
