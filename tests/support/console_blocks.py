@@ -77,11 +77,13 @@ def all_blocks() -> dict[str, list[ConsoleBlock]]:
     return blocks
 
 
-def run_command(command: str, folder: Path) -> str:
-    """Return the stdout of a command in a folder, with ``HOME`` as the name of the folder."""
-    steps = dict.fromkeys(("MINIMIZE", "ABLATE"), "1")
-    environ = clean_environ(**{f"REPROKIT_{name}": value for name, value in steps.items()})
-    for name in ("REPROKIT_COMPARE", "REPROKIT_PROOFS"):  # the defaults
+def run_command(command: str, folder: Path, **variables: str) -> str:
+    """Return the stdout of a command in a folder, with ``HOME`` as the name of the folder.
+
+    All steps of a capture are on, as for a user; ``variables`` may change that.
+    """
+    environ = clean_environ(REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1", **variables)
+    for name in {"REPROKIT_COMPARE", "REPROKIT_PROOFS"} - set(variables):  # the defaults
         del environ[name]
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
     done = subprocess.run(
