@@ -47,6 +47,7 @@ def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None
     assert list((tmp_path / "mine").iterdir()) == []
 
 
+@pytest.mark.triton
 def test_a_gpu_that_cannot_be_simulated_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """One line says why; no run directory is created."""
     broken = tmp_path / "path" / "triton"

@@ -86,7 +86,7 @@ def test_the_users_signal_reaches_the_program(
         *says,
     ]
     assert f"sent {signal.Signals(number).name} to the program; it has 10 s to end" in err
-    assert "the command's own exit status was 0" in out
+    assert "the command ended by itself: exit status 0" in out
 
 
 def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_each_kind_of_disagreement_is_a_sentence() -> None:
 
 @pytest.mark.slow
 @pytest.mark.torch
+@pytest.mark.triton
 def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
     """The graphs agree, Triton kernels are generated in the simulation only, and the verdict has
     this as evidence.
