@@ -57,6 +57,8 @@ def test_the_rank_that_differs_is_first() -> None:
     assert (verdict.kind, verdict.phase, verdict.cause) == ("hang", "collective", "collective")
     assert verdict.path[0].startswith("rank 2 is not in a collective: sleep at data.py:44 in load")
     assert "rank 0 waits in all_reduce, called at train.py:12 in step" in verdict.path
+    assert (verdict.responsible, verdict.responsible_place) == ("user", "/home/bob/data.py:44")
+    assert verdict.responsible_because[0].startswith("Rank 2 is in your own code at")
 
 
 def test_a_rank_that_ended_or_never_started_is_reported() -> None:

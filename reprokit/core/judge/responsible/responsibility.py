@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import ownership, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
@@ -68,6 +69,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _without_compiler,
         _different_ranks,
         _own_code,
+        _absent_rank,
         _needs_own_code,
         _custom_operator,
         _triton,
@@ -150,6 +152,22 @@ def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
     }.get(verdict.kind, "crashed")
     why = f"torch called {place.function} in {place.words}, and it {what}."
     return Responsible("user", (why,), place.at)
+
+
+def _absent_rank(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a rank that is in the program's own code while the others wait in a collective."""
+    if verdict.kind != "hang" or verdict.phase != "collective":
+        return None
+    for view in ranks.rank_views(seen):
+        if view.operation or view.has_ended or view.phase in phases.COMPILE_PHASES:
+            continue
+        place = ownership.innermost_own(view.raw)
+        kept, _ = fr.RULES.significant_frames(view.frames, 1)
+        is_in_torch = bool(kept) and kept[0].file.startswith("torch/")
+        if place is not None and not is_in_torch and not fr.RULES.is_compiled(view.frames):
+            why = f"Rank {view.rank} is in {place.words}, while others wait in a collective."
+            return Responsible("user", (why,), place.at)
+    return None
 
 
 def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
