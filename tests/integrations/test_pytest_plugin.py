@@ -105,7 +105,7 @@ def test_passes_alone(once, state):
 def test_crash(once):
     os.kill(os.getpid(), signal.SIGSEGV)
 
-@pytest.mark.reprokit(timeout='3s')
+@pytest.mark.reprokit(timeout='2s')
 def test_hang():
     subprocess.run(["sleep", "97531"])
 
@@ -133,7 +133,7 @@ def test_crashes_and_hangs_do_not_end_a_suite(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "-v", *words, "--junitxml", "junit.xml", "test_cheap.py")
     assert done.status == 1, done.out + done.err
     assert "4 failed, 2 passed, 1 xfailed" in done.out
-    assert "The test did not end within 3 s, and reprokit ended it." in done.out
+    assert "The test did not end within 2 s, and reprokit ended it." in done.out
     assert (
         "test_cheap.py::test_passes_alone failed\n"
         "  ok: it failed among the other tests and passes alone\n"
