@@ -68,6 +68,7 @@ class IssueDocument(SchemaVersion):
     pack: PathText
     is_bug: Literal[True]
     form: str
+    title: str
     url: str
     fields: list[IssueField]
     attach: IssueAttachment
