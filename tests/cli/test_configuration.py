@@ -212,7 +212,7 @@ def test_the_nearest_file_counts_and_its_paths_are_beside_it(folder: Path, tmp_p
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_user_in_an_open_folder_is_not_read(tmp_path: Path) -> None:
-    """As in /tmp: whoever writes there cannot choose the interpreter of others."""
+    """Another user who writes to a folder such as /tmp cannot choose the interpreter of others."""
     (tmp_path / "inside").mkdir()
     tmp_path.chmod(0o1777)
     file = tmp_path / "reprokit.toml"
