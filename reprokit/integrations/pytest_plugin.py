@@ -10,6 +10,8 @@ import argparse
 
 import pytest
 
+from reprokit.integrations import session_settings
+
 MARKER = (
     "reprokit(enabled=True, timeout=None, options=None): with --reprokit, capture this test if it"
     " fails, whatever the reason; enabled=False: never capture it; timeout: its time limit, such"
@@ -19,28 +21,6 @@ IN_PROCESS = 0
 """The value of ``-n`` that runs the tests in pytest's own process."""
 WORKER_RESTARTS = "10000"
 """The limit for workers that crash in a test; xdist's own is four for each worker."""
-
-
-def read_duration(text: str) -> float:
-    """Return the seconds of a duration such as ``10m``.
-
-    Raises argparse.ArgumentTypeError if it is none, or 0.
-    """
-    from reprokit.host.request.durations import parse_duration
-
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90s or 10m")
-    return seconds
-
-
-def _read_count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of captures")
-    return int(text)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--reprokit-timeout",
-        type=read_duration,
+        type=session_settings.read_duration,
         metavar="DURATION",
         help="End a test that runs longer, and capture it as a hang; ini reprokit_timeout (10m).",
     )
@@ -82,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--reprokit-max",
-        type=_read_count,
+        type=session_settings.read_count,
         metavar="N",
         help="Capture at most N tests; ini reprokit_max (10).",
     )
@@ -145,29 +125,3 @@ def pytest_configure(config: pytest.Config) -> None:
         from reprokit.integrations import running_test
 
         config.pluginmanager.register(running_test.RunningTests(config, folder), "reprokit-tests")
-
-
-def time_limit_s(config: pytest.Config) -> float:
-    """Return the seconds that a test may run.
-
-    Raises pytest.UsageError if the ini file has no number.
-    """
-    chosen: float | None = config.option.reprokit_timeout
-    return chosen if chosen is not None else _read_ini(config, "reprokit_timeout", read_duration)
-
-
-def max_captures(config: pytest.Config) -> int:
-    """Return how many tests are captured at most.
-
-    Raises pytest.UsageError if the ini file has no number.
-    """
-    chosen: int | None = config.option.reprokit_max
-    return chosen if chosen is not None else int(_read_ini(config, "reprokit_max", _read_count))
-
-
-def _read_ini(config: pytest.Config, name: str, read: object) -> float:
-    assert callable(read)
-    try:
-        return float(read(str(config.getini(name))))
-    except argparse.ArgumentTypeError as problem:
-        raise pytest.UsageError(f"{name}: {problem}") from None

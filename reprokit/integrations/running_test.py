@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.integrations import pytest_plugin
+from reprokit.integrations import session_settings
 
 COMPILER_FILE = re.compile(
     r".*/torch/(_dynamo|_inductor|_functorch/_aot_autograd)/.*|.*/torchinductor_[^/]*/.*"
@@ -34,7 +34,7 @@ class RunningTests:
     """Note each test in ``folder`` while it runs, and mark the reports of failures to capture."""
 
     def __init__(self, config: pytest.Config, folder: str) -> None:
-        self._limit_s = pytest_plugin.time_limit_s(config)
+        self._limit_s = session_settings.time_limit_s(config)
         worker_input: dict[str, Any] = getattr(config, "workerinput", {})
         self._path = Path(folder) / f"{worker_input.get('workerid', 'main')}.json"
         self._frames_before = 0
@@ -49,7 +49,7 @@ class RunningTests:
         limit_s, self._problem = self._limit_s, ""
         try:
             if mark.get("timeout") is not None:
-                limit_s = pytest_plugin.read_duration(str(mark["timeout"]))
+                limit_s = session_settings.read_duration(str(mark["timeout"]))
         except argparse.ArgumentTypeError as problem:
             self._problem = f"the marker reprokit: timeout: {problem}"
         note = {

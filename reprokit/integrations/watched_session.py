@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from reprokit.integrations import captured_test, pytest_plugin
+from reprokit.integrations import captured_test, session_settings
 from reprokit.integrations.captured_test import FailedTest, TestCapture
 
 LOOK_EVERY_S = 0.5
@@ -34,8 +34,8 @@ class WatchedSession:
         self.folder = tempfile.mkdtemp(prefix="reprokit-pytest-")
         """Where each worker notes the test that it runs."""
         self.is_in_process = not (config.option.dist != "no" and config.option.tx)
-        self._limit_s = pytest_plugin.time_limit_s(config)
-        self._max_captures = pytest_plugin.max_captures(config)
+        self._limit_s = session_settings.time_limit_s(config)
+        self._max_captures = session_settings.max_captures(config)
         self._options = _capture_options(config)
         self._failed: dict[str, FailedTest] = {}
         self._hung: dict[str, dict[str, Any]] = {}

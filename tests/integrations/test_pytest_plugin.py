@@ -200,7 +200,7 @@ import sys
 
 def test_light():
     loaded = {name for name in sys.modules if name.startswith("reprokit.")}
-    assert loaded == {"reprokit.integrations", "reprokit.integrations.pytest_plugin"}
+    assert loaded == {"reprokit.integrations", "reprokit.integrations.pytest_plugin", "reprokit.integrations.session_settings"}
     assert not {"torch", "psutil", "click"} & set(sys.modules)
 """
 

@@ -180,7 +180,7 @@ class Command(cloup.Command):
         """Read the options, after those of the file are known as defaults."""
         if _is_called(ctx):
             out.SETTINGS.is_json = "--json" in args  # also a wrong option is an error in JSON
-            ctx.default_map = config_file.defaults_of_command(ctx, COMMON_OPTIONS)
+            ctx.default_map = config_file.defaults_of_command(ctx, COMMON_OPTIONS, words_of_options)
             for option in self.params:
                 if option.name == "as_json":
                     value, _ = option.consume_value(ctx, {})

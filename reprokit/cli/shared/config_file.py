@@ -11,7 +11,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.system import host_log
 
 if TYPE_CHECKING:
-    from reprokit.cli.shared.command_classes import Option
     from reprokit.host.nightly.suite.toml_tables import TomlTable
 
 PREFIX = "REPROKIT"
@@ -62,7 +61,13 @@ def path_of(ctx: click.Context) -> Path:
     return found.path
 
 
-def defaults_of_command(ctx: click.Context, common: Sequence[str]) -> dict[str, Any]:
+OptionsOf = Callable[[click.Command], Mapping[str, click.Option]]
+"""Returns the options of a command by the word that files use."""
+
+
+def defaults_of_command(
+    ctx: click.Context, common: Sequence[str], options_of: OptionsOf
+) -> dict[str, Any]:
     """Return the values of the file for the options of a command, by the names of parameters.
 
     A table of a command comes before the options in ``common`` at the top level.
@@ -79,7 +84,7 @@ def defaults_of_command(ctx: click.Context, common: Sequence[str]) -> dict[str, 
         return {}
     host_log.LOGGER.info("options are read from %s", found.path)
     try:
-        return dict(_values(ctx, found, common))
+        return dict(_values(ctx, found, common, options_of))
     except BadConfiguration:
         raise
     except BadInput as problem:
@@ -87,21 +92,19 @@ def defaults_of_command(ctx: click.Context, common: Sequence[str]) -> dict[str, 
 
 
 def _values(
-    ctx: click.Context, found: ConfigFile, common: Sequence[str]
+    ctx: click.Context, found: ConfigFile, common: Sequence[str], options_of: OptionsOf
 ) -> Iterator[tuple[str, Any]]:
-    from reprokit.cli.shared.command_classes import words_of_options
-
     lineage = [ctx]
     while lineage[0].parent is not None:
         lineage.insert(0, lineage[0].parent)
-    own, table = words_of_options(ctx.command), found.table
+    own, table = options_of(ctx.command), found.table
     for depth, level in enumerate(lineage):
         command = level.command
         inside = command.list_commands(level) if isinstance(command, click.Group) else []
-        known_options = set(common) if depth == 0 else set(words_of_options(command))
+        known_options = set(common) if depth == 0 else set(options_of(command))
         if depth and isinstance(command, click.Group):
             for part in command.commands.values():
-                known_options |= words_of_options(part).keys()
+                known_options |= options_of(part).keys()
         known = {*inside, *known_options} - {"help-all"}
         spelled = {key.replace("_", "-"): key for key in table.values}
         if len(spelled) < len(table.values):
@@ -137,9 +140,9 @@ def _reject(table: TomlTable, key: str, known: set[str]) -> None:
     raise table.error_at(key, f"there is no such option or command here; {hint}")
 
 
-def _value(table: TomlTable, key: str, option: Option, folder: Path) -> Any:
+def _value(table: TomlTable, key: str, option: click.Option, folder: Path) -> Any:
     """Return a value of the file; raises BadInput for a value of a wrong type."""
-    if option.word == "yes":
+    if key == "yes":
         raise table.error_at(key, "a file cannot give consent; add --yes to the command")
     kind, value = option.type, table.values[key]
     wanted: tuple[tuple[type, ...], str] = (str,), "a text"
