@@ -125,10 +125,10 @@ def _keep_traceback() -> str:
 
 def _stop(code: str, message: str) -> None:
     """Print one line on stderr. With ``--json``, print the error on stdout too."""
-    from reprokit.cli.documents.error_documents import error_document
-
     out.print_line(message)
     if out.SETTINGS.is_json and not out.RESULTS.has_json:
+        from reprokit.cli.documents.error_documents import error_document
+
         out.RESULTS.print_json(error_document(code, message))
 
 

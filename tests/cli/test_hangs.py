@@ -139,7 +139,7 @@ def test_a_factory_that_hangs_is_run_again_for_more_evidence(tmp_path: Path) -> 
     assert (
         "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
     )
-    assert "without `torch.compile`: it passed in" in issue
+    assert "Without `torch.compile`: it passed in" in issue
     assert 'with backend="eager": it passes in' in issue
     assert "graph_transform_observer.py" in issue
     left = reprokit(*words, "--no-escalate", "--output-dir", tmp_path / "left")

@@ -93,6 +93,7 @@ def _ablate_target(
 def _ablate_pack(
     path: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
 ) -> AblateDocument:
+    from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.host.experiments import run_ablation
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
@@ -116,7 +117,7 @@ def _ablate_pack(
     ablation = dataclasses.replace(ablation, responsible=opened.verdict.responsible)
     return {
         "schema": 1,
-        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "signature": signature_keys(opened.signature),
         "ablation": cast("AblationKeys", ablation.to_json()),
         "run_dir": str(run_path),
     }

@@ -183,6 +183,7 @@ def _minimize_pack(
     live: terminal.LiveStatus,
     as_json: bool,
 ) -> tuple[int, MinimizeDocument]:
+    from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.minimize import minimization
     from reprokit.host.pack import reopen
@@ -208,7 +209,7 @@ def _minimize_pack(
     best = str(run.path / minimization.FOLDER / "best.py")
     document: MinimizeDocument = {
         "schema": 1,
-        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "signature": signature_keys(opened.signature),
         "run_dir": str(run.path),
         "pack": str(new_pack) if new_pack else None,
         "repro": best if result.is_proved else None,

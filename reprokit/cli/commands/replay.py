@@ -53,6 +53,7 @@ def replay(
       reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
     """
+    from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
@@ -89,7 +90,7 @@ def replay(
         "answer": done.answer,
         "hits": done.hits,
         "runs": len(done.runs),
-        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "signature": signature_keys(opened.signature),
         "python": checked,
         "details": [
             {"answer": r.answer, "title": r.signature.title, "seconds": r.seconds, "cpu_s": r.cpu_s}

@@ -139,6 +139,7 @@ def _try_on_target(
 def _try_on_pack(
     path: Path, python: str | None, yes: bool, output_dir: Path | None, live: terminal.LiveStatus
 ) -> WorkaroundsDocument:
+    from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.experiments.try_remedies import RemedyRunner
     from reprokit.host.minimize import minimization
@@ -163,7 +164,7 @@ def _try_on_pack(
         outcome = runner.try_all_remedies(opened.verdict, case.seen, opened.compile)
     document = {
         "schema": 1,
-        "signature": {"id": opened.signature.id, "title": opened.signature.title},
+        "signature": signature_keys(opened.signature),
         "run_dir": str(run_path),
         **_remedies_document(outcome),
     }

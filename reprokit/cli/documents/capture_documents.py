@@ -22,12 +22,6 @@ from reprokit.core.shared.result_comparison import Comparison
 from reprokit.core.triage.likeness import Traits
 
 
-class FullSignature(SignatureKeys):
-    """The signature of the failure, with the version of the rules that made it."""
-
-    algorithm: int
-
-
 class CompileCosts(TypedDict):
     """The costs of the compile."""
 
@@ -41,7 +35,7 @@ class CaptureDocument(SchemaVersion):
     """What ``reprokit capture --json`` and ``reprokit pack --json`` print."""
 
     verdict: VerdictKeys
-    signature: FullSignature
+    signature: SignatureKeys
     run_dir: PathText
     pack: PathText | None
     issue: PathText | None

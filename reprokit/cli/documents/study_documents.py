@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
+from reprokit.core.records.finding import Signature
 from reprokit.core.triage.likeness import Traits
 from reprokit.host.minimize.proof import Proof
 
@@ -23,10 +24,20 @@ class SchemaVersion(TypedDict):
 
 
 class SignatureKeys(TypedDict):
-    """The signature of the failure."""
+    """The signature of the failure, with the version of the rules that made it."""
 
     id: str
     title: str
+    algorithm: int
+
+
+def signature_keys(signature: Signature) -> SignatureKeys:
+    """Return the keys of a signature for a document."""
+    return {
+        "id": signature.id,
+        "title": signature.title,
+        "algorithm": signature.algorithm,
+    }
 
 
 class MissingRow(TypedDict):
