@@ -209,7 +209,8 @@ def _read_note(path: Path) -> dict[str, Any] | None:
 def _kill_tree(pid: int) -> None:
     try:
         worker = psutil.Process(pid)
-        processes = [*worker.children(recursive=True), worker]
+        # the worker first: a test whose child ends could otherwise pass in its last moment
+        processes = [worker, *worker.children(recursive=True)]
     except psutil.NoSuchProcess:
         return
     for process in processes:
