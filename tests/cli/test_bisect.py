@@ -157,6 +157,12 @@ def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
     )
     assert [step["is_known"] for step in resumed.json["steps"]] == [True, False, False]
     assert BUG in resumed.json["steps"][0]["title"]
+    describe = Path(resumed.json["describe"])
+    assert describe == tmp_path / "out" / "describe.md"
+    (paragraph,) = [row for row in describe.read_text().splitlines() if "started between" in row]
+    assert paragraph.startswith("`torch.compile` raises") and paragraph.endswith(
+        resumed.json["says"]
+    )
 
 
 @pytest.mark.slow

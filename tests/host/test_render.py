@@ -181,6 +181,19 @@ def test_an_issue_is_read_to_its_end() -> None:
     assert lines.count("<details><summary>How it was found</summary>") == 1
 
 
+def test_the_range_of_versions_ends_the_first_paragraph() -> None:
+    """What reprokit bisect found follows the sentences about the failure, as text."""
+    describe = issue_text.make_issue(facts()).describe
+    text = issue_text.add_version_range(describe, "It started between 2.9.1 and 2.10 @you.")
+    rows = text.splitlines()
+    changed = [row for row in rows if row not in describe.splitlines()]
+    assert len(rows) == len(describe.splitlines()) and len(changed) == 1
+    assert changed[0].startswith("`torch.compile` raises")
+    assert changed[0].endswith(
+        "It failed with torch 2.13.0. It started between 2.9.1 and 2.10 `@you`."
+    )
+
+
 def test_a_failure_outside_the_compiler_should_not_be_filed() -> None:
     """The banner does not claim that the target also fails without compile, because the failure may
     only be outside of compiled code.

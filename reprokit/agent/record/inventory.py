@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import subprocess
@@ -17,7 +18,7 @@ def collect_inventory() -> dict[str, dict[str, Any]]:
     """Return ``{"facts": {...}, "problems": {name: why}}``.
 
     It imports torch and runs ptxas. It uses no device. A fact that cannot be collected is a
-    problem, and the other facts are still collected.
+    problem, and the other facts are still collected. Without Triton, there are no facts about it.
     """
     facts: dict[str, object] = {}
     problems: dict[str, str] = {}
@@ -35,6 +36,8 @@ def collect_inventory() -> dict[str, dict[str, Any]]:
         "symmetric_memory": _symmetric_memory,
         "ptxas": _ptxas,
     }
+    if importlib.util.find_spec("triton") is None:  # as with most CPU builds of torch
+        del collectors["triton"], collectors["ptxas"]
     for name, collect in collectors.items():
         try:
             facts[name] = collect()
@@ -95,8 +98,6 @@ def _log_names() -> list[str]:
 
 def _symmetric_memory() -> dict[str, str]:
     """Return where this torch has symmetric memory: its module differs between versions."""
-    import importlib.util
-
     facts = {}
     for name in ("torch.distributed._symmetric_memory", "torch.distributed.symmetric_memory"):
         facts[name] = "module" if importlib.util.find_spec(name) else "absent"

@@ -215,7 +215,7 @@ def bisect(
         if is_git:
             step = _test_interpreter(pack, request, yes, live)
         else:
-            result = _search(
+            result, describe = _search(
                 pack,
                 request,
                 (good or "", bad or ""),
@@ -228,7 +228,10 @@ def bisect(
     if is_git:
         document, status = {"schema": 1, **dataclasses.asdict(step)}, GIT_CODES[step.answer]
     else:
-        document = to_json(result, (good or "", bad or ""))
+        document = {
+            **to_json(result, (good or "", bad or "")),
+            "describe": str(describe) if describe else None,
+        }
         status = 130 if result.is_interrupted else EXIT_CODES[result.outcome.status]
     if as_json:
         out.RESULTS.print_json(document)
@@ -236,6 +239,8 @@ def bisect(
         out.RESULTS.print_line(f"{step.answer}: {step.title or 'it passes'}")
     else:
         print_bisection(result)
+        if describe:
+            out.RESULTS.print_line(f"The description of the issue with this sentence: {describe}")
     ctx.exit(status)
 
 
@@ -281,11 +286,15 @@ def _search(
     output_dir: Path | None,
     yes: bool,
     live: terminal.LiveStatus,
-) -> BisectResult:
-    """Plan the versions, ask for consent, and search."""
+) -> tuple[BisectResult, Path | None]:
+    """Plan the versions, ask for consent, and search. Return the result, and the description of the
+    issue with it, if there are both.
+    """
+    from reprokit.core.shared.contract import run_names
     from reprokit.host.bisect import search, torch_versions
+    from reprokit.host.pack import issue_text
     from reprokit.host.run import run_directory
-    from reprokit.host.system import interrupts
+    from reprokit.host.system import files, interrupts
 
     listed = [v.strip() for v in (versions or "").split(",") if v.strip()]
     plan = torch_versions.plan_bisection(*ends, listed, pythons, request.options, live.show_message)
@@ -298,9 +307,15 @@ def _search(
         live.show_message(
             f"{len(plan.names)} versions, answers in {run.output / search.ANSWERS_FILE}"
         )
-        return search.bisect_torch(
+        result = search.bisect_torch(
             plan, dataclasses.replace(request, folder=run.path), live.show_message
         )
+        describe = request.opened.pack.files.get(run_names.DESCRIBE_FILE, b"")
+        if result.outcome.status != "found" or not describe:
+            return result, None
+        text = issue_text.add_version_range(describe.decode("utf-8", "replace"), result.says)
+        path = run.output / Path(run_names.DESCRIBE_FILE).name
+        return result, files.write_atomically(path, out.clean_text(text))
     finally:
         run.release_lock()
 

@@ -311,6 +311,7 @@ class BisectDocument(SchemaVersion):
     is_fix: bool
     is_interrupted: bool
     says: str
+    describe: PathText | None
     steps: list[BisectStepKeys]
 
 

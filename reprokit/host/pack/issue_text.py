@@ -259,6 +259,17 @@ def render_pack_readme(
     )
 
 
+def add_version_range(describe: str, sentence: str) -> str:
+    """Return the description of an issue with a sentence about the versions that fail, at the end
+    of its first paragraph.
+    """
+    rows = describe.splitlines()
+    is_text = [bool(row) and not row.startswith(("<!--", ">")) for row in rows]
+    place = is_text.index(True) if True in is_text else len(rows)
+    rows[place : place + 1] = [" ".join([*rows[place : place + 1], markdown.escape_line(sentence)])]
+    return "\n".join(rows) + "\n"
+
+
 def cut_text(text: str, max_chars: int) -> str:
     """Keep the start and the end of a long text, with the number of bytes that were cut."""
     if len(text) <= max_chars:

@@ -193,7 +193,7 @@ def write_smaller_pack(
     draft.add_repro(program, redactor)
     draft.add_json(run_names.MINIMIZE_FILE, redactor.redact_value(minimize_document(result)))
     part = issue_text.program_section(program, issue_text.MAX_REPRO_CHARS).strip()
-    for name in (run_names.ISSUE_FILE, "issue/describe.md"):
+    for name in (run_names.ISSUE_FILE, run_names.DESCRIBE_FILE):
         if text := draft.files.get(name, b"").decode("utf-8", "replace"):
             draft.add_text(name, _with_program(text, part, opened.repro))
     readme = opened.pack.files.get("README.md", b"").decode("utf-8", "replace")

@@ -207,7 +207,12 @@ READ_PROBLEMS = Step("journal", run_steps.read_problems)
 COMPARE = Step(
     "comparison with eager",
     run_steps.compare_with_eager,
-    lambda s: run_steps.may_hide_more(s) and s.request.gpu is None and s.request.compares,
+    lambda s: (
+        run_steps.may_hide_more(s)
+        and s.request.gpu is None
+        and s.request.compares
+        and not s.seen.has_fake_tensors  # nothing was executed
+    ),
     "comparison.json",
     may=_may_run,
 )
