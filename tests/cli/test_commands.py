@@ -442,7 +442,7 @@ dist.destroy_process_group()
         *words,
         env=clean_environ(),
     )
-    assert (done.status, done.kind) == (1, "wrong-result"), done.err
+    assert (done.status, done.kind) == (1, "wrong-result"), done.out + done.err
     assert "than eager on rank 1: output: values" in done.json["verdict"]["reason"]
     assert "eager gives 2.0, compiled code 3.0" in done.json["verdict"]["reason"]
     assert {e["rank"] for e in journal(done.run_dir) if e["ev"] == "process" and e["rank"]} == {
