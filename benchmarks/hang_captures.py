@@ -42,11 +42,13 @@ class HangCapture:
     reason: str
 
 
-def capture_hang_kind(kind: str, stall_s: float, deadline_s: float) -> HangCapture:
-    """Capture one kind in a fresh process."""
+def capture_hang_kind(
+    kind: str, stall_s: float, deadline_s: float, python: str = sys.executable
+) -> HangCapture:
+    """Capture one kind in a fresh process of the interpreter ``python``."""
     causes, phases = EXPECTED[kind]
     mark = uuid.uuid4().hex
-    target = [sys.executable, str(KINDS_PROGRAM), kind]
+    target = [python, str(KINDS_PROGRAM), kind]
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
     if kind.startswith("gloo_"):
         target, variables = two_ranks(target)

@@ -1,0 +1,1 @@
+"""Measurements of reprokit with different versions of torch."""
