@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -43,7 +44,11 @@ class HangCapture:
 
 
 def capture_hang_kind(
-    kind: str, stall_s: float, deadline_s: float, python: str = sys.executable
+    kind: str,
+    stall_s: float,
+    deadline_s: float,
+    python: str = sys.executable,
+    more_options: Sequence[str] = (),
 ) -> HangCapture:
     """Capture one kind in a fresh process of the interpreter ``python``."""
     causes, phases = EXPECTED[kind]
@@ -53,7 +58,7 @@ def capture_hang_kind(
     if kind.startswith("gloo_"):
         target, variables = two_ranks(target)
         environ |= variables
-    options = ["--no-trace", "--stall", str(stall_s), "--timeout", str(deadline_s)]
+    options = ["--no-trace", "--stall", str(stall_s), "--timeout", str(deadline_s), *more_options]
     options += ["--on-stall", "end"] if kind in OUTSIDE_COMPILER else []
     with tempfile.TemporaryDirectory() as folder:
         done = run_reprokit(

@@ -11,7 +11,8 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.shared.contract.events import Begin, End, Event, Exit, Process
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End, Exit, Process
 
 GRAPHS = (GraphRecord(1, "dynamo", "0/0", 9, is_done=True),)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
-from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End
 from reprokit.host.report.exports import speedscope, trace_events
 
 SAMPLES = "t,pid,ppid,name,state,rss_bytes,cpu_s,want_s,threads,gpu_share\n" + "".join(

@@ -11,7 +11,8 @@ import pytest
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import Event, KernelWritten
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import KernelWritten
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.run import run_directory
 from reprokit.host.run.observation_reader import Journals

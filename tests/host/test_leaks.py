@@ -18,6 +18,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract import events
+from reprokit.core.shared.contract.event_base import ChainLink
 from reprokit.host.pack import writer
 from reprokit.host.request.target import parse_command
 from reprokit.host.run import output
@@ -109,9 +110,7 @@ def test_events_of_a_journal_are_redacted_before_they_are_cut() -> None:
     """
     secret = make_password(random.Random(3))
     recompile = events.Recompile(reasons=[f"self.api_key == '{secret}'"], file="/home/alice/x.py")
-    link = events.ChainLink(
-        type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),)
-    )
+    link = ChainLink(type="E", message=f"password={secret}", frames=(("/home/alice/x.py", "f", 3),))
     redacted_recompile, redacted_exception = private_names.redact_events(
         [recompile, events.ExceptionRaised(chain=(link,))]
     )

@@ -20,7 +20,8 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
-from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End
 from reprokit.host.report import flamegraph, report_data, report_head, template_files, timeline
 from reprokit.host.report.page import html_report, page_parts, palette, svg
 from reprokit.host.report.report_model import FlameNode, ReportHead

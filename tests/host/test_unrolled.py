@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.shared.contract.events import Begin, Event, Progress
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, Progress
 from reprokit.host.run import unrolled_loops
 
 PROGRAM = """N = 1_000_000

@@ -15,7 +15,8 @@ from reprokit.core.judge.hangs.hang_causes import diagnose_hang
 from reprokit.core.records.dumps import Dump, ThreadStack
 from reprokit.core.records.journal_reader import event_from_json
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End
 from reprokit.core.shared.contract.journal_format import Now, encode_event, encode_now
 from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog

@@ -24,6 +24,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from packaging.version import Version
+
 from reprokit.core.shared.errors import BadInput as ReprokitBadInput
 from reprokit.host.bisect import torch_environments
 
@@ -109,7 +111,7 @@ def check_hangs(python: str, answers: PartAnswers) -> None:
     """Capture ten kinds of hangs, and judge their causes and phases."""
     for kind in version_cases.HANG_KINDS:
         try:
-            hang = capture_hang_kind(kind, STALL_S, DEADLINE_S, python)
+            hang = capture_hang_kind(kind, STALL_S, DEADLINE_S, python, QUICK)
         except MeasurementFailed as problem:
             answers.note_part(kind, str(problem)[-200:], False)
             continue
@@ -255,10 +257,13 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     rows = {**recorded, **measured}
     reference = rows.get(version_cases.REFERENCE, {})
     shown = measured if options.compare else rows
-    for version in sorted(shown, key=lambda v: torch_environments.parse_version(str(v))):
-        row = shown[version]
+    for row in sorted(shown.values(), key=_version_of):
         row[SIGNATURES] = _compare_signatures(row, reference)
         yield row
+
+
+def _version_of(row: Row) -> Version:
+    return Version(str(row["torch"]))
 
 
 def _interpreters(options: argparse.Namespace) -> Iterator[tuple[str, str, Path | None]]:

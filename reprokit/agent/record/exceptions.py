@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from ...core.shared import cuts
-from ...core.shared.contract.events import ChainLink
+from ...core.shared.contract.event_base import ChainLink
 
 _HEAD_CHARS, _TAIL_CHARS = 24_000, 8_000
 """The parts of a longer message that are kept."""

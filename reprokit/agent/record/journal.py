@@ -14,6 +14,7 @@ import threading
 import time
 
 from ...core.shared.contract import events, run_names
+from ...core.shared.contract.event_base import Event
 from ...core.shared.contract.journal_format import Now, encode_event, encode_now
 
 _fd: int | None = None
@@ -41,7 +42,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def write_event(event: events.Event) -> None:
+def write_event(event: Event) -> None:
     """Append one event. It never raises: a full disk must not change what the target does."""
     global _fd, _dropped
     try:

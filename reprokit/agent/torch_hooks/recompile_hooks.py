@@ -78,11 +78,13 @@ def hook_graph_breaks() -> None:
 
         return log_graph_break
 
-    newer = "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break"
-    if has_symbol(newer):
-        wrap_symbol(newer, make_hook)
+    older = "torch._dynamo.symbolic_convert:log_graph_break"
+    if has_symbol(older):
+        wrap_symbol(older, make_older_hook)
     else:
-        wrap_symbol("torch._dynamo.symbolic_convert:log_graph_break", make_older_hook)
+        wrap_symbol(
+            "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break", make_hook
+        )
 
 
 def note_break(error: Any, is_given_up: bool = False) -> None:

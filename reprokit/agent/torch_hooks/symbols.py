@@ -61,10 +61,10 @@ _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
 HOOKED = (
-    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "a phase begins"),
-    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_end", "a phase ends"),
+    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "the begin of a phase"),
+    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_end", "the end of a phase"),
     Symbol(f"{_TRANSLATOR}.starts_line", "which user line is traced"),
-    Symbol(f"{_DYNAMO}.output_graph:OutputGraph._call_user_compiler", "Dynamo's graphs"),
+    Symbol(f"{_DYNAMO}.output_graph:OutputGraph._call_user_compiler", events.DYNAMO_GRAPHS),
     Symbol(f"{_DYNAMO}.convert_frame:_compile", "exceptions that leave the compiler"),
     Symbol(f"{_DYNAMO}.convert_frame:get_and_maybe_log_recompilation_reasons", "why it recompiles"),
     Symbol(f"{_DYNAMO}.convert_frame:exceeds_recompile_limit", "limits of recompilation"),
@@ -94,7 +94,9 @@ REPLACED = (
     Symbol("torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init", _SIMULATED),
     Symbol(f"{_INDUCTOR}.constant_folding:ConstantFolder.run", _SIMULATED),
     Symbol(f"{_INDUCTOR}.runtime.triton_helpers:set_driver_to_gpu", _SIMULATED),
-    Symbol(f"{_INDUCTOR}.select_algorithm:AlgorithmSelectorCache.benchmark", _SIMULATED),
+    Symbol(
+        f"{_INDUCTOR}.select_algorithm:AlgorithmSelectorCache.benchmark", _SIMULATED, since="2.10"
+    ),
     Symbol(f"{_INDUCTOR}.select_algorithm:AlgorithmSelectorCache.make_precompile_fn", _SIMULATED),
     Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.post_compile", _SIMULATED),
     *(
@@ -133,11 +135,26 @@ class SymbolReport(TypedDict):
     """Why torch lacks it; empty if it has it."""
 
 
+class UnsupportedSymbol(Exception):
+    """This torch lacks a symbol of the table, as a newer torch does that has moved it."""
+
+    def __init__(self, symbol: Symbol) -> None:
+        super().__init__(symbol.name)
+        self.symbol = symbol
+
+
 def attempt_hook(hook: Callable[[], None]) -> None:
     """Install one hook. A hook that this torch does not support is journaled as a problem."""
     try:
         hook()
-    except Exception as problem:  # a newer torch may have moved the symbol
+    except UnsupportedSymbol as lacking:
+        journal.write_event(
+            events.AgentProblem(
+                records=lacking.symbol.purpose,
+                problem=f"torch {sys.modules['torch'].__version__} has no {lacking.symbol.name}",
+            )
+        )
+    except Exception as problem:
         journal.write_event(events.AgentProblem(hook=hook.__name__, problem=repr(problem)))
 
 
@@ -147,8 +164,14 @@ def has_symbol(name: str) -> bool:
 
 
 def wrap_symbol(name: str, make_hook: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace the function of a symbol of the table by ``make_hook(function)``."""
-    owner = _BY_NAME[name].import_owner()
+    """Replace the function of a symbol of the table by ``make_hook(function)``.
+
+    Raises UnsupportedSymbol if this torch lacks it.
+    """
+    try:
+        owner = _BY_NAME[name].import_owner()
+    except (ImportError, AttributeError) as problem:
+        raise UnsupportedSymbol(_BY_NAME[name]) from problem
     wrap_function(owner, name.rpartition(":")[2].rpartition(".")[2], make_hook)
 
 

@@ -13,7 +13,8 @@ from reprokit.core.growth.laws import Growth, fit_law
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.dumps import Frame
-from reprokit.core.shared.contract.events import Begin, End, Event, Exit
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End, Exit
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 
 CHILDREN = "cpp-build"

@@ -9,6 +9,7 @@ from reprokit.core.judge.responsible import simulation_gaps
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import events
 
 NOTHING_COMPILED = "no graph was recorded"
 
@@ -18,6 +19,12 @@ def judge_finished(seen: Observation) -> Verdict | None:
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
     notes = silent_failures.notes_on_ok(seen)
+    if events.DYNAMO_GRAPHS in seen.not_recorded:
+        why = (
+            "The target finished. Whether anything in it was compiled is not known, because its"
+            " torch lacks the function that reprokit hooks to record graphs."
+        )
+        return Verdict("ok", None, None, why, notes)
     if not any(g.level == "dynamo" for g in seen.graphs):
         executed = (
             "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"

@@ -12,7 +12,8 @@ from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
 from reprokit.core.records import bounded_json
-from reprokit.core.shared.contract.events import Begin, End, Event, RaisedEvent
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End, RaisedEvent
 from reprokit.core.shared.contract.journal_format import Now
 from reprokit.core.shared.contract.serialize import from_json
 

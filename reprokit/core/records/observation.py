@@ -126,6 +126,8 @@ class Observation:
     """The number of graph breaks that the user allows; None for any number."""
     has_instrumentation: bool = False
     """At least one process imported the compiler, so that it could be watched."""
+    not_recorded: tuple[str, ...] = ()
+    """What could not be recorded because this torch lacks the functions that the agent hooks."""
     is_watched: bool = False
     """At least one process imported torch with the agent on its path."""
     has_finished: bool = False

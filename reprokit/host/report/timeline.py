@@ -7,7 +7,8 @@ import io
 from collections.abc import Mapping
 
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End
 from reprokit.host.report.report_model import Lane, PhaseSeconds, Series, Span, Timeline
 from reprokit.host.system import host_log
 

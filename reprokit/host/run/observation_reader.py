@@ -16,6 +16,7 @@ from reprokit.core.records.journal_reader import SomeEvent, decode_events, decod
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import (
     AgentProblem,
     Begin,
@@ -23,7 +24,6 @@ from reprokit.core.shared.contract.events import (
     CompileFailed,
     CudagraphSkipped,
     End,
-    Event,
     ExceptionRaised,
     Finished,
     GpuSimulated,
@@ -191,6 +191,9 @@ def read_observation(
         remarks=compiler_warnings.group_warnings(journals.events_of_type(WarningShown)),
         most_breaks=request.most_breaks,
         has_instrumentation=bool(journals.events_of_type(Torch)),
+        not_recorded=tuple(
+            dict.fromkeys(e.records for e in journals.events_of_type(AgentProblem) if e.records)
+        ),
         is_watched=bool(journals.events_of_type(Process)),
         has_finished=bool(journals.events_of_type(Finished)),
         is_command=request.target.kind == "command",
@@ -208,7 +211,10 @@ def read_observation(
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
     """Return the parts of the evidence that the instrumentation could not record."""
-    missing = [Missing(f"hook {e.hook}", e.problem) for e in journals.events_of_type(AgentProblem)]
+    missing = [
+        Missing(e.records or f"hook {e.hook}", e.problem)
+        for e in journals.events_of_type(AgentProblem)
+    ]
     missing += [
         Missing(f"kernel {e.name}", f"its program could not be written: {e.problem}")
         for e in journals.events_of_type(KernelWritten)

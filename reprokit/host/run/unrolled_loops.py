@@ -9,7 +9,8 @@ from pathlib import Path
 
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.journal_reader import open_events
-from reprokit.core.shared.contract.events import Event, Progress
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Progress
 from reprokit.host.system import files, host_log
 
 

@@ -19,7 +19,8 @@ from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
-from reprokit.core.shared.contract.events import Event, RaisedEvent
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import RaisedEvent
 from reprokit.host.system import host_log
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from reprokit.core.judge.stacks import main_process
 from reprokit.core.records.journal_reader import decode_events, decode_now, open_events
+from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import (
     Begin,
     End,
-    Event,
     Finished,
     Graph,
     GraphDone,

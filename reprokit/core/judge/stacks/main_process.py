@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.journal_reader import open_events
+from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import (
     Begin,
     End,
-    Event,
     Graph,
     GraphDone,
     Process,

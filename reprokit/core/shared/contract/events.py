@@ -6,38 +6,12 @@ A line of a journal is a JSON object: ``ev`` names the class, the other keys are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-PRIVATE = {"is_private": True}
-"""Metadata of a field with text of the target or of its exceptions. The host redacts it when it
-reads the event.
-"""
+from .event_base import PRIVATE, ChainLink, Event
 
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """The fields of every event."""
-
-    ev: ClassVar[str] = ""
-    t: float = 0.0
-    """Seconds since the epoch."""
-    pid: int = 0
-    tid: int = 0
-    """The kernel's id of the thread that wrote it."""
-    dropped: int = 0
-    """The number of events before it that could not be written."""
-    cut_bytes: int = 0
-    """The size of an event that was too long to be written; its own fields are missing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChainLink:
-    """One exception of a chain."""
-
-    type: str = ""
-    message: str = ""
-    frames: tuple[tuple[str, str, int | None], ...] = ()
-    """File, function and line, innermost first."""
+DYNAMO_GRAPHS = "Dynamo's graphs"
+"""The value of ``AgentProblem.records`` if no graph can be recorded with this torch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +53,13 @@ class Torch(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentProblem(Event):
-    """The instrumentation failed to do something."""
+    """The instrumentation failed to do something, or this torch lacks a symbol that it needs."""
 
     ev = "agent_problem"
     hook: str = ""
+    """The function of the agent that failed."""
+    records: str = ""
+    """What is not recorded because this torch lacks a symbol; empty for another problem."""
     problem: str = field(default="", metadata=PRIVATE)
 
 

@@ -13,7 +13,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from .events import Event
+from .event_base import Event
 
 MAX_LINE_BYTES = 1 << 20
 """The size of a line. A longer event is replaced by a stub, so that a reader needs bounded

@@ -14,7 +14,8 @@ from typing import Any
 
 from reprokit import __version__
 from reprokit.core.judge.stacks import phases
-from reprokit.core.shared.contract.events import Begin, End, Event
+from reprokit.core.shared.contract.event_base import Event
+from reprokit.core.shared.contract.events import Begin, End
 from reprokit.host.system import host_log
 
 MAX_TRACE_EVENTS = 30_000
