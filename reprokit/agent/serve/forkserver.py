@@ -4,6 +4,10 @@ It imports and warms up the modules that each probe needs (torch, Dynamo, and fo
 Inductor and its C++ compiler). It starts no thread, uses no GPU and runs no code of a candidate. It
 reads requests as JSON lines on stdin, and writes the pid and the end of each probe as JSON lines on
 stdout. The host enforces deadlines: it kills a probe.
+
+Each compile starts the driver where torch sees a GPU, because Dynamo saves the state of its random
+numbers. A driver does not survive a fork. On such a machine the server therefore imports the
+modules and compiles nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from ...core.shared.contract.probe_messages import (
 from ...core.shared.contract.serialize import from_json, to_json
 from .. import simulate
 from ..torch_hooks import stop_after_phase
-from . import probe
+from . import gpu_driver, probe
 
 POLL_MS = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -50,9 +54,12 @@ def main(spec: ServerSpec) -> int:
     threads = _warm_up(spec.depth)
     gc.collect()
     gc.freeze()  # without it, a garbage collection in a child copies the pages of every object
-    ready = ServerReady(ready=True, threads=_thread_count(), cpu_s=round(time.process_time(), 2))
-    _send_message(out, ready)
-    if _thread_count() != 1:
+    is_started = gpu_driver.is_started()
+    if is_started:
+        os.write(2, b"the driver of a GPU was started before the first fork\n")
+    cpu_s = round(time.process_time(), 2)
+    _send_message(out, ServerReady(ready=not is_started, threads=_thread_count(), cpu_s=cpu_s))
+    if is_started or _thread_count() != 1:
         return 1
     return _serve(out, threads)
 
@@ -162,27 +169,39 @@ def _warm_up(depth: str) -> int:
     simulate.after_torch()
     if simulate.problem:
         raise SystemExit(simulate.problem)
-    import torch._dynamo
+    with gpu_driver.asking_nvml():
+        import torch._dynamo
 
-    if depth == "dynamo":
-        torch._dynamo.list_backends()  # imports the modules of the backends
-        _compile("eager")
-        return threads
-    import torch._inductor.codegen.cpp
-    import torch._inductor.compile_fx
-    import torch._inductor.config as config
+        if depth == "dynamo":
+            torch._dynamo.list_backends()  # imports the modules of the backends
+        else:
+            import torch._inductor.codegen.cpp
+            import torch._inductor.compile_fx
+    if depth != "dynamo":
+        torch._inductor.config.compile_threads = 1  # more would be threads of the server
+    if not gpu_driver.is_needed():
+        _compile_small(depth)
+    elif depth in ("inductor", "build"):
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    _compile("aot_eager")
-    config.compile_threads = 1  # more would be threads of the server
-    if depth in ("inductor", "build"):
-        # with a cache hit, the warm-up would not run the code that each child runs
-        with config.patch(fx_graph_cache=False, fx_graph_remote_cache=False):
-            _compile("inductor", stops_after_lowering=depth == "inductor")
+        pick_vec_isa()  # otherwise each child builds C++ programs that test vector instructions
     return threads
 
 
-def _compile(backend: str, stops_after_lowering: bool = False) -> None:
+def _compile_small(depth: str) -> None:
     """Compile a small function, so that the modules and caches of the compiler are in memory."""
+    if depth == "dynamo":
+        return _compile("eager")
+    _compile("aot_eager")
+    if depth in ("inductor", "build"):
+        import torch._inductor.config as config
+
+        # with a cache hit, the warm-up would not run the code that each child runs
+        with config.patch(fx_graph_cache=False, fx_graph_remote_cache=False):
+            _compile("inductor", stops_after_lowering=depth == "inductor")
+
+
+def _compile(backend: str, stops_after_lowering: bool = False) -> None:
     import torch
 
     def small(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ from ..experiments import overrides
 from ..record import exceptions, graph_recorder, journal, process_start
 from ..results import result_recorder
 from ..torch_hooks import stop_after_phase
+from . import gpu_driver
 
 MAX_PROBE_GRAPHS = 0
 """The graphs of a probe are not recorded: the candidate has them."""
@@ -59,7 +60,9 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _set_limit(resource.RLIMIT_CORE, 0)
     _set_limit(resource.RLIMIT_FSIZE, request.file_bytes)
-    _set_limit(resource.RLIMIT_AS, _address_space_bytes() + request.memory_bytes)
+    if "torch" not in sys.modules or not gpu_driver.is_needed():
+        # the driver of a GPU reserves more addresses than the machine has memory
+        _set_limit(resource.RLIMIT_AS, _address_space_bytes() + request.memory_bytes)
     os.chdir(folder)
     journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER)
