@@ -96,6 +96,8 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
                     _call_model(compiled, args, kwargs, is_train, must_train)
+                    if not is_fake:
+                        measure.await_gpu()
                 except Exception as error:
                     if is_fake and (operator := _operator_without_fake_kernel(error)):
                         raise BadTarget(

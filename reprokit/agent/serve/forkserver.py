@@ -178,7 +178,9 @@ def _warm_up(depth: str) -> int:
             import torch._inductor.codegen.cpp
             import torch._inductor.compile_fx
     if depth != "dynamo":
-        torch._inductor.config.compile_threads = 1  # more would be threads of the server
+        import torch._inductor.config as config
+
+        config.compile_threads = 1  # more would be threads of the server
     if not gpu_driver.is_needed():
         _compile_small(depth)
     elif depth in ("inductor", "build"):

@@ -39,14 +39,19 @@ def time_calls(eager: Callable[[], None], compiled: Callable[[], None], budget_s
     )
 
 
-def _seconds_per_call(call: Callable[[], None], repeats: int) -> float:
+def await_gpu() -> None:
+    """Wait until the GPU has done its work. Errors of a kernel are raised here at the latest."""
     import torch
 
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _seconds_per_call(call: Callable[[], None], repeats: int) -> float:
     began = time.perf_counter()
     for _ in range(repeats):
         call()
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    await_gpu()
     return (time.perf_counter() - began) / repeats
 
 

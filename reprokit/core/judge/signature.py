@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from reprokit.core.judge.responsible import simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, still_frames
-from reprokit.core.judge.stacks.messages import normalise_message
+from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, normalise_message
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import result_comparison
 
-ALGORITHM = 8
+ALGORITHM = 9
 """It is increased whenever a title could change for the same evidence. Ids of different algorithms
 are never compared.
 """
@@ -115,6 +115,9 @@ def _of_exception(raised: Raised) -> tuple[str, str, list[str]]:
     if fake := _FAKE.search(root.message):
         explain.append(f"an operator failed on fake tensors: {fake['message'][:80]!r}")
         return f"{fake['type']}: {normalise_message(fake['message'])}", "fake tensors", explain
+    if error := error_of_gpu_kernel(root.message):
+        explain.append("a later call reported this error of a kernel, so its stack says nothing")
+        return f"kernel on a GPU: {error}", "", explain
     message = normalise_message(root.message)
     explain.append(f"message {root.message[:80]!r} read as {message!r}")
     inward = raised.chain[: raised.chain.index(root) + 1]

@@ -15,6 +15,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases, recent_dumps
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -267,7 +268,12 @@ def _exception(seen: Observation) -> Verdict | None:
             ),
         )
     phase = location.phase_of_exception(raised, seen)
-    is_ours = is_from_compiler(raised, seen) or phase in phases.COMPILE_PHASES
+    is_of_kernel = bool(error_of_gpu_kernel(root.message)) and phase == "kernel-run"
+    is_ours = (
+        is_from_compiler(raised, seen)
+        or phase in phases.COMPILE_PHASES
+        or (is_of_kernel and seen.has_instrumentation)
+    )
     if not is_ours and seen.eager != "passes":
         why = (
             f"{short} was raised outside the compiler and outside compiled"

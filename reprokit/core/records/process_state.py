@@ -82,8 +82,10 @@ class GpuUse:
     """One GPU during the stall."""
 
     index: int
-    busy_share: float
-    """Share of the time in which a kernel ran, 0.0 to 1.0, from NVML."""
+    busy_share: float | None
+    """Share of the time in which a kernel ran, 0.0 to 1.0; None where the driver does not report
+    it, as of a GPU in MIG mode.
+    """
     memory_bytes: int = 0
 
 

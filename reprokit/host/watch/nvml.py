@@ -50,16 +50,18 @@ def _gpu(number: int) -> dict[str, object]:
     return facts
 
 
-def query_gpu_use() -> list[dict[str, float]]:
+def query_gpu_use() -> list[dict[str, float | None]]:
     """Return the use of each GPU since the last query: the fields of :class:`GpuUse`."""
     import pynvml
 
-    uses: list[dict[str, float]] = []
+    uses: list[dict[str, float | None]] = []
     for number in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
         with contextlib.suppress(pynvml.NVMLError):
-            share = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+            handle = pynvml.nvmlDeviceGetHandleByIndex(number)
             used = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+            share = None
+            with contextlib.suppress(pynvml.NVMLError):  # a GPU in MIG mode has no such rate
+                share = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
             uses.append({"index": number, "busy_share": share, "memory_bytes": used})
     return uses
 

@@ -342,10 +342,8 @@ class Watchdog:
         self._last_dumps, self._dumped_at = self._dumper.dump_round(pids), time.monotonic()
         seen = self._observation(main, self._last_dumps)
         self._phase, _ = location.phase_at_work(seen)
-        inner = [f for stack in main_stacks(seen)[-1:] for f in stack[:2]]
-        self._is_synchronising = any(
-            f.file.startswith("torch/cuda/") and "synchronize" in f.function for f in inner
-        )
+        # torch waits for a GPU in a busy loop
+        self._is_synchronising = any(map(thread_facts.is_gpu_wait, main_stacks(seen)[-1:]))
         if self._is_endless(main):
             return []
         both = [*before, *self._last_dumps]

@@ -287,6 +287,7 @@ def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
     gpus = "".join(
         f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}"
         for g in seen.evidence.gpus
+        if g.busy_share is not None
     )
     if name in ("native-wait", "gpu-wait", "collective") and thread.native:
         return (

@@ -130,6 +130,12 @@ def _is_frame(rule: Mapping[str, str], frame: Frame) -> bool:
     return bool(re.fullmatch(rule["file"], frame.file) and re.fullmatch(rule["function"], name))
 
 
+def is_gpu_wait(frames: Sequence[Frame]) -> bool:
+    """Return whether the innermost of these normalised frames synchronise with a GPU."""
+    wanted = [r["when"].get("frame") for r in TABLE["rules"] if r["cause"] == "gpu-wait"]
+    return any(_is_frame(want, f) for want in wanted if want for f in frames[: want["within"]])
+
+
 _WAITS_FOR_GIL = re.compile(r"0x[0-9a-f]+|pthread_cond_timedwait|take_gil|PyEval_\w+|_PyEval_\w+")
 
 

@@ -14,6 +14,7 @@ from reprokit.core.judge.responsible import ownership, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception
+from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -65,6 +66,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     questions = (
         _machine,
         _driver,
+        _gpu_kernel,
         _unjudged,
         _without_compiler,
         _different_ranks,
@@ -107,6 +109,23 @@ def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
         why = f"Process {holder}, which is not part of the target, holds the lock."
         return Responsible("machine", (why,))
     return None
+
+
+def _gpu_kernel(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for an error of a kernel on a GPU. A later call reported it, so its stack shows
+    nothing.
+    """
+    raised = blamed_exception(seen)
+    if verdict.kind not in ("exception", "error-in-eager") or raised is None:
+        return None
+    error = error_of_gpu_kernel(fr.root_cause(raised).message)
+    if not error:
+        return None
+    if verdict.kind == "exception" and seen.eager == "passes":
+        why = f"A kernel had the error '{error}', and without torch.compile none has it."
+        return Responsible("torch", (why,))
+    why = f"A kernel had the error '{error}', and nothing shows which code launched it."
+    return Responsible("unknown", (why,))
 
 
 def _unjudged(verdict: Verdict, seen: Observation) -> Responsible | None:

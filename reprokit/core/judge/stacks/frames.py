@@ -20,7 +20,7 @@ _GENERATED = re.compile(
 )
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _TORCH_TREE = re.compile(
-    r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|func|export|optim|library|functional)[/.].*)"
+    r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|xpu|accelerator|func|export|optim|library|functional)[/.].*)"
 )
 _NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
 """Files that are already normalised."""

@@ -15,7 +15,7 @@ from reprokit.core.judge.stacks.evidence import (
     stacks_by_tool,
     still_frames,
 )
-from reprokit.core.judge.stacks.messages import telling_line
+from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, telling_line
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
@@ -44,6 +44,8 @@ def phase_of_open_events(seen: Observation) -> str | None:
 
 def phase_of_exception(raised: Raised, seen: Observation) -> str | None:
     """Return the phase in which an exception was raised, from its innermost frame with a phase."""
+    if error_of_gpu_kernel(fr.root_cause(raised).message):
+        return "eager" if phase_of_open_events(seen) == "eager" else "kernel-run"
     for link in reversed(raised.chain):
         by_frame = phases.phase_of_frames(fr.normalise_frames(link.frames))
         if by_frame:

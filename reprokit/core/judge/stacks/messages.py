@@ -42,6 +42,25 @@ _BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
 _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:UL|L|u|l)?")
 
 
+_KERNEL_ERROR = re.compile(
+    r"(?:CUDA error|HIP error|Triton Error \[\w+\]): (?P<what>an illegal memory access was encountered"
+    r"|an illegal instruction was encountered|misaligned address|unspecified launch failure"
+    r"|device-side assert triggered|invalid program counter|hardware stack error"
+    r"|operation not supported on global/shared address space"
+    r"|the launch timed out and was terminated)"
+)
+"""Errors of a kernel that ran. Any later call into the driver reports them."""
+
+
+def error_of_gpu_kernel(message: str) -> str:
+    """Return what a kernel did on a GPU, such as ``misaligned address``; empty for other messages.
+
+    The driver reports it at a later call, so the stack of the exception says nothing of the kernel.
+    """
+    found = _KERNEL_ERROR.search(message)
+    return found["what"] if found else ""
+
+
 def telling_line(message: str) -> str:
     """Return the line of a message that describes the error: the first ``error:`` of a compiler, or
     else the first line.
