@@ -4,6 +4,7 @@ of a foreign pack acts as a qualifier.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -92,3 +93,11 @@ def test_a_title_is_only_words(title: str) -> None:
         text.startswith(HEAD.strip()) and len(text) <= MAX_QUERY_CHARS and text.count('"') % 2 == 0
     )
     assert re.fullmatch(r'(?:[\w.]+|"[\w. ]+"| )*', text.removeprefix(HEAD.strip()), re.ASCII)
+
+
+def test_a_message_that_is_not_in_the_title_is_searched() -> None:
+    """The signature leaves the message out, because another run may lose it."""
+    title = "crash: kernel-run | SIGABRT C++ exception"
+    parts = dataclasses.replace(identity_of_title(title), message="E: index out of bounds: #")
+    found = search_query(dataclasses.replace(signature(title), parts=parts), "pytorch/pytorch")
+    assert found == HEAD + '"SIGABRT" "index out of bounds"'

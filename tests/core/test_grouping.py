@@ -15,7 +15,6 @@ NOT_DISTINGUISHED = {
 }
 SPLIT = {
     "made-custom-backend": "the backend's own words name a node",
-    "oob-abort": "torch 2.9 aborts without a word",
     "197896": "torch 2.12 breaks the graph for another reason",
     "192498": "where a deadline meets a slow compile is chance",
 }

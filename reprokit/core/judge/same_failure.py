@@ -39,26 +39,9 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    alike = (is_raced_abort, is_same_wrong_result, is_same_slow_compile, is_same_growth)
+    alike = (is_same_wrong_result, is_same_slow_compile, is_same_growth)
     is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
-
-
-def is_raced_abort(one: Signature, two: Signature) -> bool:
-    """Return whether both are the same C++ abort. If two threads throw at once, the runtime prints
-    the message, its type, or neither.
-    """
-    abort = "SIGABRT std::"
-    if not all(s.parts.kind == "crash" and s.parts.what.startswith(abort) for s in (one, two)):
-        return False
-    (type_, _, message), (other_type, _, other_message) = (
-        s.parts.what.removeprefix(abort).partition(": ") for s in (one, two)
-    )
-    return (
-        one.parts.phase == two.parts.phase
-        and (type_ == other_type or "terminate" in (type_, other_type))
-        and (message == other_message or not (message and other_message))
-    )
 
 
 def repeats_for(rate: float) -> int:

@@ -26,6 +26,8 @@ ALGORITHM = 9
 are never compared.
 """
 
+ABORT = "C++ exception"
+"""What happened in compiled code where the C++ runtime aborted."""
 HANG_FRAMES = 3
 CRASH_FRAMES = 3
 EXCEPTION_FRAMES = 1
@@ -43,7 +45,8 @@ different in each torch.
 def sign_verdict(verdict: Verdict, seen: Observation) -> Signature:
     """Return the signature of ``verdict``; a healthy run has one too."""
     what, place, explain = _identity(verdict, seen)
-    parts = Identity(verdict.kind, verdict.phase or "", what, place)
+    said = fr.parse_terminate(seen.stderr_tail) if verdict.kind == "crash" else ""
+    parts = Identity(verdict.kind, verdict.phase or "", what, place, normalise_message(said))
     digest = hashlib.sha256(f"{ALGORITHM}\n{parts.title}".encode()).hexdigest()[:12]
     steps = (f"kind {verdict.kind}", f"phase {verdict.phase}", *explain)
     return Signature(digest, parts.title, ALGORITHM, steps, parts)
@@ -135,6 +138,9 @@ def _of_exception(raised: Raised) -> tuple[str, str, list[str]]:
 def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]:
     cause = verdict.cause or "signal"
     error = fr.parse_terminate(seen.stderr_tail)
+    if error and verdict.phase == "kernel-run":
+        why = "threads that throw at the same time cut the message of the C++ runtime"
+        return f"{cause} {ABORT}", "", [f"{why}, so {error[:80]!r} is left out"]
     if error:
         return (
             f"{cause} {normalise_message(error)}",

@@ -57,6 +57,8 @@ class Identity:
     """
     place: str = ""
     """Frames, innermost first, or the operator or pass; empty if none is known."""
+    message: str = ""
+    """A message that another run of the failure may lose: searched for, but not in the title."""
 
     @property
     def title(self) -> str:

@@ -49,6 +49,7 @@ def search_terms(parts: Identity) -> list[str]:
         type_, message = "", what
     if signal := re.match(r"SIG[A-Z]+\b", what):
         rest = what[signal.end() :]
+        rest = parts.message or rest
         type_, message = signal[0], rest.removeprefix(" in").partition(": ")[2] or rest
     terms += [_plain(type_.rpartition(".")[2]), _phrase(message) if kind != "wrong-result" else ""]
     terms += [_plain(kind_named(kind).search_words)]
