@@ -6,12 +6,14 @@ makes: torch is too large for an environment of each session.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import nox
 
 PYTHON = sys.executable
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
+OLDEST_AND_NEWEST = ("2.9.1", "2.15.0")
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests-fast"]
 
@@ -40,6 +42,19 @@ def tests_fast(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The whole test suite."""
     session.run(PYTHON, "-m", "pytest", "-n", "3", *session.posargs)
+
+
+@nox.session
+def versions(session: nox.Session) -> None:
+    """What works with the oldest and the newest torch, compared with the recorded version matrix.
+
+    The session builds an environment for each of them, of five to seven gigabytes, and deletes it.
+    """
+    checks = ("hooks", "kernel", "comparison", "simulated GPU")
+    words = ("--versions", *OLDEST_AND_NEWEST, "--only", *checks, "--compare", "--delete")
+    # a pip.conf may limit the versions, and each environment is used once
+    env = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    session.run(PYTHON, "-m", "benchmarks", "run", "version_matrix", *words, env=env)
 
 
 @nox.session

@@ -56,6 +56,8 @@ class PartAnswers:
     def __init__(self, row: Row) -> None:
         self.row, self.right, self.count = row, 0, 0
         self.deviations: list[str] = []
+        self.is_table = False
+        """The parts are rows of a table that grows, so the cell has no number."""
 
     def note_part(self, name: str, answer: str, is_right: bool) -> None:
         """Record one part; its answer is a cell of the row too."""
@@ -68,7 +70,9 @@ class PartAnswers:
 
     @property
     def cell(self) -> str:
-        """The cell of the table."""
+        """The cell of the table: the number of right parts, and each deviation."""
+        if self.is_table and self.count:
+            return f"all but {', '.join(self.deviations)}" if self.deviations else "all"
         text = f"{self.right} of {self.count}"
         return f"{text} ({'; '.join(self.deviations)})" if self.deviations else text
 
@@ -83,14 +87,14 @@ def _capture(python: str, *words: str, command: Sequence[str] = ()) -> tuple[Rep
 
 def check_hooks(python: str, answers: PartAnswers) -> None:
     """Compare the table of hooks with this torch."""
+    answers.is_table = True
     done = run_reprokit("env", "--hooks", "--python", python, limit_s=LIMIT_S)
     for hook in done.answer.get("hooks") or ():
         if hook["expected"]:
             answers.count += 1
-            answers.right += not hook["problem"]
-            if hook["problem"]:
-                answers.deviations.append(hook["symbol"])
+            answers.deviations += [hook["symbol"]] if hook["problem"] else []
     if not answers.count:
+        answers.is_table = False
         answers.note_part("hooks", f"failed: {done.last_error[-200:]}", False)
 
 
