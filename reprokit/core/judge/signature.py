@@ -139,8 +139,8 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]
     cause = verdict.cause or "signal"
     error = fr.parse_terminate(seen.stderr_tail)
     if error and verdict.phase == "kernel-run":
-        why = "threads that throw at the same time cut the message of the C++ runtime"
-        return f"{cause} {ABORT}", "", [f"{why}, so {error[:80]!r} is left out"]
+        race = "threads that throw at the same time cut the message of the C++ runtime"
+        return f"{cause} {ABORT}", "", [f"{race}, so {error[:80]!r} is left out"]
     if error:
         return (
             f"{cause} {normalise_message(error)}",
