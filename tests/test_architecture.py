@@ -280,6 +280,9 @@ PUBLIC = {
     "triton.compile",
     "config.compile_threads",
     "torch._dynamo.config.disable",
+    "torch._dynamo.config.compiled_autograd",
+    "torch._dynamo.config.enable_aot_compile",
+    "torch.export.export",
 }
 """Functions and settings that are not private symbols."""
 

@@ -51,6 +51,7 @@ def watch_inductor() -> None:
     """Install the hooks that need ``torch._inductor.compile_fx``."""
     hooks = (
         phases_and_graphs.hook_aten_graphs,
+        phases_and_graphs.hook_exported_graphs,
         phases_and_graphs.hook_nodes,
         phases_and_graphs.hook_calls,
         *symbols.INDUCTOR_HOOKS,

@@ -10,9 +10,10 @@ import ast
 import inspect
 import math
 import os
+import re
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ...core.shared import cuts
@@ -30,6 +31,12 @@ MAX_SOURCE_CHARS = 20_000
 """Limit of the source text of one function or class."""
 
 
+_OWN_OPTIONS = re.compile(
+    r"aot_inductor\.(package|serialized_\w+|output_path|allow_stack_allocation)"
+)
+"""Options that AOTInductor adds itself."""
+
+
 class ChangedConfig(NamedTuple):
     """A compiler setting whose value is not torch's default."""
 
@@ -42,6 +49,8 @@ class ChangedConfig(NamedTuple):
 class CompileSettings(TypedDict, total=False):
     """The settings of one compile, as JSON values."""
 
+    entry: str
+    """How the compiler was entered; empty for torch.compile."""
     backend: str | None
     """An expression; None for Inductor, or if the backend has no text."""
     options: dict[str, str]
@@ -85,8 +94,15 @@ _journaled: dict[int, dict[str, dict[str, str]]] = {}
 """The last configuration that was written to the journal, by process id."""
 
 
-def describe_settings(compiler_fn: Callable[..., Any] | None) -> CompileSettings:
-    """Return the settings of the compile that calls the backend ``compiler_fn``."""
+def describe_settings(
+    compiler_fn: Callable[..., Any] | None,
+    entry: str = "",
+    inductor_options: Mapping[str, Any] | None = None,
+) -> CompileSettings:
+    """Return the settings of the compile that calls the backend ``compiler_fn``.
+
+    A compile that Dynamo did not start has no such backend, but an ``entry`` and options.
+    """
     import torch
 
     settings: CompileSettings = {"backend": None, "options": {}, "dynamic": None}
@@ -95,7 +111,12 @@ def describe_settings(compiler_fn: Callable[..., Any] | None) -> CompileSettings
     settings["dynamic"] = getattr(wrapper, "dynamic", None)
     name = getattr(wrapper, "compiler_name", None)
     function = getattr(wrapper, "compiler_fn", compiler_fn)
+    entry = entry or getattr(function, "reprokit_entry", "")
     options = (getattr(wrapper, "config", None) or {}) if name == "inductor" else {}
+    if entry:
+        settings["entry"], name = entry, "inductor"
+        own = inductor_options or {}
+        options = {key: value for key, value in own.items() if not _OWN_OPTIONS.fullmatch(key)}
     if compiler_fn is not None:
         program_code.note_own_code(None if name == "inductor" else function, options)
     if name == "inductor":
@@ -121,14 +142,15 @@ def describe_settings(compiler_fn: Callable[..., Any] | None) -> CompileSettings
     return settings
 
 
-def note_configs() -> None:
+def note_configs(modules: Sequence[str] = CONFIGS) -> None:
     """Note the configuration that is not torch's default.
 
     The caller runs it at the start of a compile, before Dynamo patches the configuration. A
     configuration that differs from that of the last compile in this process is journaled.
+    ``modules`` are those that this compile does not patch before.
     """
     global _config_writer, _configs
-    changed = changed_configs()
+    changed = changed_configs(modules)
     texts = config_texts(changed)
     if _journaled.get(os.getpid()) != texts:
         _journaled[os.getpid()] = texts
@@ -144,10 +166,10 @@ def note_configs() -> None:
             _configs.append([module, key, text])
 
 
-def changed_configs() -> list[ChangedConfig]:
-    """Return the compiler settings of ``CONFIGS`` that are not torch's defaults."""
+def changed_configs(modules: Sequence[str] = CONFIGS) -> list[ChangedConfig]:
+    """Return the compiler settings of ``modules`` that are not torch's defaults."""
     changed: list[ChangedConfig] = []
-    for module in CONFIGS:
+    for module in modules:
         config: Any = sys.modules.get(module)
         for key in getattr(config, "_config", {}) if config is not None else ():
             try:

@@ -40,6 +40,8 @@ def record_graph(
     cid: str | None,
     is_backward: bool,
     compiler_fn: Callable[..., Any] | None = None,
+    entry: str = "",
+    options: Mapping[str, Any] | None = None,
 ) -> int | None:
     """Write a graph to the folder ``graphs/<n>/``, journal it, and return n, or None if the graph
     was not written.
@@ -47,7 +49,8 @@ def record_graph(
     ``graph.py`` is the graph as a script. ``inputs.json`` has the metadata of its inputs.
     ``values.json`` has the metadata of each value in it and the settings of the compile.
     ``small.private`` has the values of its small inputs. ``example_inputs`` are the inputs in
-    order: tensors (fake or real) and numbers (symbolic or not).
+    order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
+    of a compile that Dynamo did not start.
     """
     global _recorded
     nodes = len(gm.graph.nodes)
@@ -63,9 +66,9 @@ def record_graph(
             source = graph_source.standalone_program(gm, inputs, level=level, cid=cid)
             values = {
                 "values": graph_source.describe_values(gm, inputs),
-                "settings": compile_settings.describe_settings(compiler_fn),
+                "settings": compile_settings.describe_settings(compiler_fn, entry, options),
             }
-            small = graph_source.small_values(gm, example_inputs) if level == "dynamo" else {}
+            small = graph_source.small_values(gm, example_inputs) if level != "aten" else {}
             facts: dict[str, object] = {
                 "level": level,
                 "cid": cid,

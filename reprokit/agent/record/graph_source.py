@@ -8,6 +8,8 @@ negative, so that they can be indices.
 from __future__ import annotations
 
 import contextlib
+import copy
+import operator
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -77,6 +79,9 @@ def describe_values(
             described[node.name] = facts
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
+        if value is None and node.op == "get_attr":
+            with contextlib.suppress(AttributeError):
+                value = operator.attrgetter(str(node.target))(gm)
         if isinstance(
             value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
         ):
@@ -209,6 +214,13 @@ def _process_group_rows(inputs: Sequence[ValueFacts], classes: list[str]) -> lis
 
 
 def _main_rows(level: str) -> list[str]:
+    if level == "export":
+        return [
+            "    inputs = tuple(make_inputs())",
+            "    exported = torch.export.export(Repro(), inputs)",
+            "    package = torch._inductor.aoti_compile_and_package(exported)",
+            "    print(torch._inductor.aoti_load_package(package)(*inputs))",
+        ]
     if level == "dynamo":
         return ["    compiled = torch.compile(Repro())", "    print(compiled(*make_inputs()))"]
     return [
@@ -226,7 +238,10 @@ def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes:
     """Append the class of ``gm`` after the classes of its inner graphs (the bodies of ``cond``)."""
     import torch
 
-    code = gm.graph.python_code("self")
+    # with a graph of torch.export, the code of the user's nested arguments is not part of it
+    graph = copy.copy(gm.graph)
+    graph.set_codegen(torch.fx.graph.CodeGen())
+    code = graph.python_code("self")
     for alias, value in code.globals.items():
         imports.add(_import_line(alias, value))
     body = []
@@ -253,9 +268,11 @@ def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes:
         else:
             body.append(f'self.register_buffer("{attribute}", {text})')
     for attribute in _plain_tensors(gm):
-        body.append(
-            f"self.{attribute} = {tensors.tensor_text(describe_input(getattr(gm, attribute)))}"
-        )
+        value = operator.attrgetter(attribute)(gm)
+        text = tensors.tensor_text(describe_input(value))
+        if isinstance(value, torch.nn.Parameter):
+            text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
+        body.append(f"self.{attribute} = {text}")
     init = (
         [
             "    def __init__(self):",
@@ -275,15 +292,17 @@ def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes:
 
 
 def _plain_tensors(gm: torch.fx.GraphModule) -> Iterable[str]:
+    """Yield the tensors that the graph reads, and that are no parameters or buffers of ``gm``
+    itself.
+    """
     import torch
 
     names = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
-    registered = {n for n, _ in (*gm.named_parameters(), *gm.named_buffers())}
-    return sorted(
-        n
-        for n in names - registered
-        if "." not in n and isinstance(getattr(gm, n, None), torch.Tensor)
-    )
+    own = [*gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)]
+    for name in sorted(names - {n for n, _ in own}):
+        with contextlib.suppress(AttributeError):
+            if isinstance(operator.attrgetter(name)(gm), torch.Tensor):
+                yield name
 
 
 def _import_line(alias: str, value: Any) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.shared.contract import events
+from ...core.shared.source import entry_programs
 from ..record import compile_settings, exceptions, graph_recorder, journal
 from . import recompile_hooks, torch_logs
 from .symbols import compile_id, wrap_symbol
@@ -160,6 +161,54 @@ def hook_aten_graphs() -> None:
     wrap_symbol("torch._inductor.compile_fx:_compile_fx_inner", make_hook)
 
 
+def hook_exported_graphs() -> None:
+    """Record each exported graph that AOTInductor compiles, and journal the exception that ends the
+    compile.
+    """
+
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_fx_aot(
+            model_: torch.fx.GraphModule, example_inputs_: Any, *args: Any, **kwargs: Any
+        ) -> Any:
+            # torch.export patches the settings of Dynamo and AOTAutograd before
+            _begin_compile(("torch._inductor.config",))
+            number = graph_recorder.record_graph(
+                model_,
+                example_inputs_,
+                "export",
+                compile_id(),
+                False,
+                entry=entry_programs.AOTINDUCTOR,
+                options=kwargs.get("config_patches"),
+            )
+            try:
+                result = real(model_, example_inputs_, *args, **kwargs)
+            except Exception as error:
+                _journal_failure(error)
+                raise
+            journal.write_event(events.GraphDone(n=number))
+            return result
+
+        return compile_fx_aot
+
+    wrap_symbol("torch._inductor.compile_fx:compile_fx_aot", make_hook)
+
+
+def _begin_compile(configs: Sequence[str] = compile_settings.CONFIGS) -> None:
+    for change in BEFORE_COMPILE:
+        change()
+    # the compiler patches some settings during the compile
+    compile_settings.note_configs(configs)
+
+
+def _journal_failure(error: Exception) -> None:
+    journal.write_event(
+        events.CompileFailed(
+            where="compile", cid=compile_id(), chain=exceptions.describe_exception(error)
+        )
+    )
+
+
 def hook_failures() -> None:
     """Journal each exception that leaves the compiler, with all of its frames.
 
@@ -182,10 +231,7 @@ def hook_failures() -> None:
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(*args: Any, **kwargs: Any) -> Any:
-            for change in BEFORE_COMPILE:
-                change()
-            # Dynamo patches some settings during the compile
-            compile_settings.note_configs()
+            _begin_compile()
             # how many frames Dynamo omits from the stacks that it logs; this one is added
             if "skip" in kwargs:
                 kwargs["skip"] += 1
@@ -196,13 +242,7 @@ def hook_failures() -> None:
                     recompile_hooks.note_break(control, is_given_up=True)
                 raise
             except Exception as error:
-                journal.write_event(
-                    events.CompileFailed(
-                        where="compile",
-                        cid=compile_id(),
-                        chain=exceptions.describe_exception(error),
-                    )
-                )
+                _journal_failure(error)
                 raise
 
         return _compile

@@ -37,7 +37,7 @@ def stop_after(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
         return
     if "torch._inductor.compile_fx" not in sys.modules:
         return
-    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.codecache import AotCodeCompiler, PyCodeCache
     from torch._inductor.graph import GraphLowering
     from torch._inductor.scheduler import Scheduler
     from torch._inductor.virtualized import V
@@ -61,8 +61,10 @@ def stop_after(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
         _wrap(Scheduler, "codegen", before=stop_at_current)
     elif phase in BEFORE_BUILD:
         _wrap(PyCodeCache, "load_by_key_path", before=stop_at_current)
+        _wrap(AotCodeCompiler, "compile", before=stop_at_current)
     elif phase in BUILDING:
         _wrap(PyCodeCache, "load_by_key_path", after=stop_at_current)
+        _wrap(AotCodeCompiler, "compile", after=stop_at_current)
 
 
 class _Lowered(BaseException):

@@ -71,6 +71,7 @@ HOOKED = (
     Symbol(f"{_TRANSLATOR}.log_graph_break", "where a graph breaks", since="2.10"),
     Symbol(f"{_DYNAMO}.symbolic_convert:log_graph_break", "where a graph breaks", until="2.10"),
     Symbol(f"{_INDUCTOR}.compile_fx:_compile_fx_inner", "ATen graphs"),
+    Symbol(f"{_INDUCTOR}.compile_fx:compile_fx_aot", "exported graphs that AOTInductor compiles"),
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.run_node", "which node is lowered"),
     Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.__call__", "calls of compiled graphs"),
     Symbol(f"{_INDUCTOR}.cudagraph_utils:log_cudagraph_skip_and_bump_counter", _SKIPS),
@@ -83,6 +84,7 @@ HOOKED = (
 """Symbols that the agent hooks in each run."""
 REPLACED = (
     Symbol(f"{_INDUCTOR}.codecache:PyCodeCache.load_by_key_path", _CODEGEN),
+    Symbol(f"{_INDUCTOR}.codecache:AotCodeCompiler.compile", "a probe that stops after a phase"),
     Symbol(f"{_INDUCTOR}.cpu_vec_isa:VecISA.check_build", _CODEGEN),
     Symbol(f"{_INDUCTOR}.config:wrap_inductor_compiled_regions", _CODEGEN, since="2.10"),
     Symbol("torch.nn:Module._apply", _CODEGEN),

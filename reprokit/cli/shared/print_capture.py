@@ -182,19 +182,18 @@ def print_captured(captured: CaptureResult) -> None:
         row("weights", captured.weights)
     for number, difference in enumerate(verdict.simulated):
         row("simulated" if not number else "", difference)
-    nodes = {
-        level: sum(g.nodes for g in seen.graphs if g.level == level) for level in ("dynamo", "aten")
-    }
     row(
         "cost",
         f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at"
         " most",
     )
     if seen.graphs:
+        entered = sum(g.nodes for g in seen.graphs if g.is_entered)
+        lowered = sum(g.nodes for g in seen.graphs if not g.is_entered)
+        tracer = "exported" if any(g.level == "export" for g in seen.graphs) else "Dynamo"
         row(
             "graphs",
-            f"{len(seen.graphs)} recorded: {nodes['dynamo']} Dynamo nodes, {nodes['aten']} ATen"
-            " nodes",
+            f"{len(seen.graphs)} recorded: {entered} {tracer} nodes, {lowered} ATen nodes",
         )
     if captured.ablation and captured.ablation.sentence:
         row("ablation", captured.ablation.sentence)

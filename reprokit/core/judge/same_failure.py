@@ -20,6 +20,7 @@ MAX_REPEATS = 20
 """The number of runs of one candidate. A failure that needs more is reduced less."""
 COMPILER_PARTS = (
     frozenset({"dynamo-trace", "guards"}),
+    frozenset({"export"}),
     frozenset({"backend", "aot", "partition", "fx-passes"}),
     frozenset({"lowering", "scheduler", "codegen"}),
     frozenset({"cpp-build", "triton-compile", "worker-wait"}),

@@ -120,7 +120,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
             f" {first.where}: {first.reason}"
         )
         return _broken(seen, first, why)
-    if not any(g.level == "dynamo" for g in seen.graphs):
+    if not any(g.is_entered for g in seen.graphs):
         return _broken(
             seen, first, f"nothing was compiled: Dynamo gave up at {first.where}: {first.reason}"
         )

@@ -25,7 +25,7 @@ class GraphRecord:
 
     number: int
     level: str
-    """``dynamo`` or ``aten``."""
+    """``dynamo`` or ``export`` for a graph with which the compiler is entered, else ``aten``."""
     cid: str
     nodes: int
     is_backward: bool = False
@@ -36,6 +36,11 @@ class GraphRecord:
     """The collectives in it, in their order."""
     digest: str = ""
     """Equal for graphs with the same operators and shapes; empty if there is only one rank."""
+
+    @property
+    def is_entered(self) -> bool:
+        """Return whether the compiler was entered with this graph."""
+        return self.level != "aten"
 
 
 @dataclass(frozen=True)

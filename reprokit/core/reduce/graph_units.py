@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprokit.core.shared.source import process_group
+from reprokit.core.shared.source import entry_programs, process_group
 
 NAMESPACES = frozenset(
     "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed"
@@ -117,6 +117,14 @@ def read_graph(
     bodies: list[ast.FunctionDef] = []
     constants: dict[str, str] = {}
     units = _function(classes, "Repro", "", bodies, constants)
+    if settings.get("entry") in entry_programs.WITHOUT_DYNAMO:
+        # the parameters of an exported program become inputs
+        units = [u for u in units if not _reads_parameter(u, values)]
+        constants = {name: text for name, text in constants.items() if name not in values}
+        values = {
+            name: {**facts, "requires_grad": False} if "requires_grad" in facts else facts
+            for name, facts in values.items()
+        }
     *lines, last = units
     if not isinstance(last.statements[-1], ast.Return):
         raise Unreadable("the recorded graph does not return")
@@ -171,6 +179,8 @@ def _class(node: ast.ClassDef) -> _Class:
     module = _Class(functions["forward"])
     for statement in functions["__init__"].body if "__init__" in functions else ():
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
+            if not isinstance(statement.targets[0].value, ast.Name):
+                continue  # a tensor of a submodule
             name, value = statement.targets[0].attr, statement.value
             if (
                 isinstance(value, ast.Call)
@@ -263,6 +273,16 @@ def _is_deletion(statement: ast.stmt) -> bool:
         and statement.value.value is None
         and all(isinstance(t, ast.Name) for t in statement.targets)
     )
+
+
+def _reads_parameter(unit: GraphUnit, values: Mapping[str, Any]) -> bool:
+    """Return whether the unit is ``weight = self.layer.weight``, with a known value."""
+    row = unit.statements[0]
+    value = row.value if isinstance(row, ast.Assign) else None
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    is_known = len(unit.writes) == 1 and unit.writes[0] in values
+    return is_known and isinstance(value, ast.Name) and len(unit.statements) == 1
 
 
 def _without_aliases(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from reprokit.core.reduce.graph_units import GraphProgram, rename_units
-from reprokit.core.shared.source import process_group, tensors
+from reprokit.core.shared.source import entry_programs, process_group, tensors
 
 LARGE_BYTES = 1 << 30
 """Inputs with more bytes than this are fake tensors. If the run had fake tensors, the limit is a
@@ -65,7 +65,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     ]
     rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
-    call = _call(graph, [names[n] for n in arguments], len(sinks), is_bare)
+    entered = _entry_text(graph, [names[n] for n in arguments])
+    call = _call(graph, entered, len(sinks), is_bare)
     last_rows = [*constants, *makers, *call]
     if _is_large(graph, arguments):
         rows[1:1] = [
@@ -74,7 +75,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
             "torch._inductor.config.wrap_inductor_compiled_regions = True",
         ]
         last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
-    rows += ["", *function, "", *([] if is_bare else ["torch.manual_seed(0)"]), *last_rows]
+    seed = [] if is_bare else ["torch.manual_seed(0)"]
+    rows += ["", *entered.definitions, "", *function, "", *seed, *last_rows]
     return tidy_program("\n".join(rows) + "\n")
 
 
@@ -231,25 +233,30 @@ def _definitions(graph: GraphProgram) -> list[str]:
     return rows
 
 
-def _call(graph: GraphProgram, arguments: list[str], outputs: int, is_bare: bool) -> list[str]:
+def _entry_text(graph: GraphProgram, arguments: list[str]) -> entry_programs.EntryText:
     settings = graph.settings
-    words = ["repro"]
-    if settings.get("backend"):
-        words.append(f"backend={settings['backend']}")
-    if settings.get("dynamic") is not None:
-        words.append(f"dynamic={settings['dynamic']}")
-    if settings.get("options"):
-        words.append(
-            "options={" + ", ".join(f"{k!r}: {v}" for k, v in settings["options"].items()) + "}"
-        )
-    call = f"torch.compile({', '.join(words)})({', '.join(arguments)})"
-    if graph.is_training:
-        if outputs <= 1:
-            rows = [f"out = {call}", "out.sum().backward()"]
-        else:
-            rows = [f"out = {call}", "sum((t.sum() for t in out if t.requires_grad)).backward()"]
+    options = ", ".join(f"{key!r}: {text}" for key, text in (settings.get("options") or {}).items())
+    words = {"backend": settings.get("backend"), "dynamic": settings.get("dynamic")}
+    return entry_programs.enter_text(
+        settings.get("entry") or entry_programs.COMPILE,
+        "repro",
+        entry_programs.given_names(arguments),
+        {name: str(text) for name, text in words.items() if text is not None},
+        f"{{{options}}}" if options else "",
+    )
+
+
+def _call(
+    graph: GraphProgram, entered: entry_programs.EntryText, outputs: int, is_bare: bool
+) -> list[str]:
+    settings, call = graph.settings, entered.call
+    rows = [*entered.before, *entered.each]
+    if graph.is_training and outputs <= 1:
+        rows += [f"out = {call}", "out.sum().backward()"]
+    elif graph.is_training:
+        rows += [f"out = {call}", "sum((t.sum() for t in out if t.requires_grad)).backward()"]
     else:
-        rows = [call]
+        rows.append(call)
     contexts = [
         f"torch.autocast({kind!r}, {dtype})" for kind, dtype in settings.get("autocast", ())
     ]

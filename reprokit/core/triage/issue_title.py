@@ -18,6 +18,7 @@ MAX_MESSAGE_CHARS = 70
 MAX_OPERATIONS = 3
 _MODULES = {
     "dynamo": ("dynamo-trace", "guards"),
+    "export": ("export",),
     "aot": ("aot", "partition"),
     "inductor": (
         *("backend", "fx-passes", "lowering", "scheduler", "codegen", "cpp-build"),

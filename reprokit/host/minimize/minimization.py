@@ -50,6 +50,7 @@ than the limit for a whole run, because a reduction makes many probes.
 DEPTHS = {
     "dynamo-trace": "aot",
     "guards": "aot",
+    "export": "aot",
     "backend": "aot",
     "aot": "aot",
     "partition": "aot",

@@ -78,6 +78,7 @@ class MinimizeResult:
         origins = {
             "source": "the target's source",
             "dynamo": "the graph that Dynamo saw",
+            "export": "the exported graph",
             "aten": "the graph that Inductor got",
             "kernel": "the kernel that Inductor generated",
         }

@@ -26,7 +26,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.host.minimize import stand_alone
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
-from reprokit.host.probe.fresh_process import run_in_fresh_process
+from reprokit.host.probe.fresh_process import eager_program, run_in_fresh_process
 from reprokit.host.run import launch, run_directory
 from reprokit.host.system import (
     compiler_cache,
@@ -259,7 +259,7 @@ class _Plain:
             environ.update(
                 REPROKIT_RUN_DIR=str(run_path), PYTHONPATH=path, **launch.simulation_variables(gpu)
             )
-        words = ["-c", without_compile.PRELUDE] if is_eager else []
+        words = ["-c", eager_program(files.read_text(file))] if is_eager else []
         self._guardian = guardian_client.watch_run_id(self._run_id, (self._cache,))
         self._began = time.monotonic()
         with self._stderr.open("wb") as stderr:

@@ -20,6 +20,7 @@ MAX_GRAPHS = 6
 LEVEL_NAMES = {
     "values": "graph that Dynamo saw, with the values of its small inputs,",
     "dynamo": "graph that Dynamo saw",
+    "export": "exported graph",
     "aten": "graph that Inductor got",
     "source": "source of the target",
     "kernel": "Triton kernel",
@@ -77,19 +78,22 @@ def find_starting_points(
     waiting = [g for g in records if not g.is_done]
     failing = records if is_wrong else waiting or records[-1:]
     cids = {g.cid for g in failing}
-    dynamo = [g for g in records if g.level == "dynamo" and g.cid in cids] or [
-        g for g in waiting if g.level == "dynamo"
-    ]
+    # a precompiled graph is compiled after Dynamo is done with it, and without its compile id
+    entered = (
+        [g for g in records if g.is_entered and g.cid in cids]
+        or [g for g in waiting if g.is_entered]
+        or [g for g in records if g.is_entered][-1:]
+    )
     aten = [g for g in failing if g.level == "aten"]
     starts: list[StartingPoint] = []
     with_values: list[StartingPoint] = []
-    for level, graphs in (("dynamo", dynamo), ("aten", aten)):
+    for graphs in (entered, aten):
         for record in (graphs if is_wrong else graphs[::-1])[:MAX_GRAPHS]:
             with host_log.suppress(Exception):
                 graph = _graph(
-                    record, run_path, records, is_training and level == "dynamo", is_fake
+                    record, run_path, records, is_training and record.level == "dynamo", is_fake
                 )
-                starts.append(_start(level, graph))
+                starts.append(_start(record.level, graph))
                 if data := files.read_json_object(_folder(record, run_path) / "small.private"):
                     start = _start("values", graph_units.with_data(graph, data))
                     with_values.append(dataclasses.replace(start, graph=graph, data=data))
@@ -97,7 +101,7 @@ def find_starting_points(
     if source:
         with host_log.suppress(Exception):
             sources.append(StartingPoint("source", readable.flatten_calls(source)))
-    count = len([s for s in starts if s.level == "dynamo"])
+    count = len([s for s in starts if s.level != "aten"])
     return [*starts[:count], *sources, *with_values, *starts[count:]]
 
 
@@ -145,7 +149,7 @@ def _graph(
     recorded = files.read_json_object(folder / run_names.VALUES_FILE)
     settings = recorded.get("settings") or {}
     if record.level == "aten":
-        parents = [g for g in records if g.level == "dynamo" and g.cid == record.cid]
+        parents = [g for g in records if g.is_entered and g.cid == record.cid]
         if parents:
             parent_settings = (
                 files.read_json_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get(

@@ -297,7 +297,7 @@ def _eager(seen: Observation) -> str:
 
 def _graphs(seen: Observation) -> str:
     parts = []
-    for level, about in (("dynamo", "Dynamo"), ("aten", "ATen")):
+    for level, about in (("dynamo", "Dynamo"), ("export", "exported"), ("aten", "ATen")):
         graphs = [g for g in seen.graphs if g.level == level]
         if graphs:
             nodes = sum(g.nodes for g in graphs)

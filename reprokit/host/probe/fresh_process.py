@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from pathlib import Path
 
@@ -26,6 +27,16 @@ from reprokit.host.system import compiler_cache, deletion, files
 
 MIN_STALL_S = 15.0
 """A fresh process first imports torch and runs the C++ compiler, without progress."""
+
+
+def eager_program(text: str) -> str:
+    """Return the program of ``python -c PROGRAM FILE``, which runs a file with this text without
+    the compiler.
+    """
+    # a program may import the functions of AOTInductor by their names
+    module = "torch._inductor" if "aoti_" in text else "torch"
+    source = inspect.getsource(without_compile)
+    return f"{source}\n\nimport {module}\nrun_without_compiler(torch)\n"
 
 
 def run_in_fresh_process(
@@ -106,7 +117,7 @@ def _run(
         request, stall_s=max(request.stall_s, MIN_STALL_S), cwd=cwd, variables=own
     )
     if is_eager:
-        command = Target("command", command=(python, "-c", without_compile.PRELUDE, str(file)))
+        command = Target("command", command=(python, "-c", eager_program(text), str(file)))
         request = dataclasses.replace(
             request, target=command, variables={**own, **without_compile.VARIABLES}
         )

@@ -50,7 +50,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
         yield folder
 
 
-SERVER, OVERRIDES, RESULTS = "server", "overrides", "results"
+SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
@@ -58,13 +58,13 @@ PARTS: dict[str, tuple[str, ...]] = {
         "agent/serve",
         "agent/torch_hooks/stop_after_phase.py",
         "core/shared/contract/probe_messages.py",
-        "core/shared/without_compile.py",
     ),
     OVERRIDES: (
         "agent/experiments",
         "agent/torch_hooks/ablation_hooks.py",
         "core/shared/operators.py",
     ),
+    PLAIN: ("core/shared/without_compile.py",),
     RESULTS: ("agent/results", "core/shared/result_comparison.py"),
     CODEGEN: (
         "agent/record/generated_kernels.py",
@@ -98,9 +98,9 @@ def agent_parts_of_environment(environ: Mapping[str, str]) -> frozenset[str]:
     """Return the parts of the agent that environment variables require."""
     parts: set[str] = set()
     if environ.get(run_names.OVERRIDES_VARIABLE):
-        parts |= {OVERRIDES, RESULTS}
+        parts |= {OVERRIDES, RESULTS, PLAIN}
     if environ.get(run_names.RESULTS_VARIABLE):
-        parts.add(RESULTS)
+        parts |= {RESULTS, PLAIN}
     if environ.get(run_names.GPU_VARIABLE):
         parts |= {CODEGEN, SIMULATION}
     return frozenset(parts)

@@ -126,7 +126,7 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
 
 def how_far(seen: Observation) -> str:
     """Describe what was done before the end; empty if nothing is known."""
-    done = sum(g.is_done for g in seen.graphs if g.level == "dynamo")
+    done = sum(g.is_done for g in seen.graphs if g.is_entered)
     parts = [
         f"{done} graph{'s' if done != 1 else ''} compiled",
         f"{sum(not g.is_done for g in seen.graphs)} not finished",
@@ -158,7 +158,7 @@ def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
     open_graphs = [g for g in seen.graphs if not g.is_done]
     if open_graphs and phase in phases.COMPILE_PHASES:
         graph = open_graphs[-1]
-        level = "ATen" if graph.level == "aten" else "Dynamo"
+        level = {"aten": "ATen", "export": "exported"}.get(graph.level, "Dynamo")
         turned = "backward " if graph.is_backward else ""
         details["graph"] = (
             f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id"

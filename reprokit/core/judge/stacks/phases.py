@@ -43,9 +43,12 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     (
         "aot",
         # not the function transforms (vmap, grad ...), which eager code uses too
-        r"torch/_functorch/(?!(apis|eager_transforms|vmap|autograd_function|pyfunctorch|functional_call|deprecated|predispatch|utils)\.py).*|torch/_export/.*",
+        r"torch/_functorch/(?!(apis|eager_transforms|vmap|autograd_function|pyfunctorch|functional_call|deprecated|predispatch|utils)\.py).*",
         r".*",
     ),
+    # the call of a package that AOTInductor compiled
+    ("kernel-run", r"torch/export/pt2_archive/_package\.py", r"__call__"),
+    ("export", r"torch/(export|_export)/.*", r".*"),
     (
         "fx-passes",
         r"torch/_inductor/(fx_passes/.*|pattern_matcher\.py|constant_folding\.py|freezing\.py)",
@@ -136,6 +139,7 @@ PHASE_WORDS = {
     "run": "calling the model",
     "dynamo-trace": "tracing with Dynamo",
     "guards": "building guards",
+    "export": "exporting the model",
     "backend": "calling the backend",
     "aot": "tracing with AOTAutograd",
     "partition": "splitting forward and backward",
@@ -158,7 +162,7 @@ PHASE_WORDS = {
 
 COMPILE_PHASES = frozenset(
     {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
-    | {"worker-wait", "codegen", "scheduler", "lowering", "backend"}
+    | {"export", "worker-wait", "codegen", "scheduler", "lowering", "backend"}
     | set(TRITON_STAGES)
 )
 """Phases of the compiler, in contrast to those of the target and of compiled code."""
