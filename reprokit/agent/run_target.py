@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..core.shared import cuts
 from ..core.shared.contract import events, run_names
 from ..core.shared.contract.run_spec import RunSpec
 from ..core.shared.errors import BadTarget
+from ..core.shared.source import entry_programs
+from . import enter_compiler
 from .record import journal
 from .target import factory, measure, tensor_parallel
 from .target.factory import BuiltTarget
@@ -85,8 +86,17 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             if mesh is not None:
                 tensor_parallel.split_model(target.model, mesh)
         is_train = bool(spec.train or target.train)
-        _journal_target(target, is_train)
-        compiled = _compile(target, spec) if spec.is_compiled or ROLE else target.model
+        entry = spec.entry or target.entry or entry_programs.COMPILE
+        if entry != entry_programs.COMPILE:
+            _check_entry(entry, spec, is_fake, is_train)
+        _journal_target(target, is_train, entry)
+        options = {**target.compile, **spec.compile}
+        is_entered = spec.is_compiled or ROLE
+        compiled = (
+            enter_compiler.enter_compiler(target.model, entry, options)
+            if is_entered
+            else target.model
+        )
         # only --train requires gradients: a factory's ``train`` is a mode, and an eager run only
         # shows whether the target fails
         must_train = spec.train and (spec.is_compiled or bool(ROLE))
@@ -263,7 +273,19 @@ def _is_fake(spec: RunSpec, device: str | None, plan: ModelPlan | None) -> bool:
     return is_fake
 
 
-def _journal_target(target: BuiltTarget, is_train: bool) -> None:
+def _check_entry(entry: str, spec: RunSpec, is_fake: bool, is_train: bool) -> None:
+    """Raise BadTarget if the compiler cannot be entered in this way with these options."""
+    if is_fake and entry in entry_programs.AT_ONCE:
+        raise BadTarget(f"the entry {entry} needs real tensors, and the weights are fake")
+    if spec.tensor_parallel:
+        raise BadTarget(f"--tensor-parallel-gpus cannot be used with the entry {entry}")
+    if is_train and entry == entry_programs.AOTINDUCTOR:
+        raise BadTarget(f"the entry {entry} compiles no backward, so it cannot be used to train")
+    if not is_train and entry == entry_programs.COMPILED_AUTOGRAD:
+        raise BadTarget(f"the entry {entry} compiles the backward, so it needs --train")
+
+
+def _journal_target(target: BuiltTarget, is_train: bool, entry: str) -> None:
     import torch
 
     model = target.model
@@ -275,22 +297,9 @@ def _journal_target(target: BuiltTarget, is_train: bool) -> None:
             train=is_train,
             parameters=sum(p.numel() for p in parameters),
             compile={k: v for k, v in target.compile.items() if isinstance(v, (str, bool))},
+            entry=entry,
         )
     )
-
-
-def _compile(target: BuiltTarget, spec: RunSpec) -> Callable[..., Any]:
-    import torch
-
-    options = {**target.compile, **spec.compile}
-    try:
-        compiled: Callable[..., Any] = torch.compile(target.model, **options)
-        return compiled
-    except Exception as problem:
-        text = cuts.cut_head(" ".join(str(problem).split()), 300)
-        raise BadTarget(
-            f"torch.compile refused {options}: {type(problem).__name__}: {text}"
-        ) from problem
 
 
 def _call_model(

@@ -19,6 +19,7 @@ def empty(): pass
 def not_callable(): return {"model": 3}
 def unknown_key(): return {"model": len, "inputs": ()}
 def bad_calls(): return {"model": len, "calls": [1]}
+def bad_entry(): return {"model": len, "entry": "jit"}
 def bad_compile(): return {"model": len, "compile": "fast"}
 def bad_kwargs(): return len, (), 3
 def exits_well(): sys.exit(0)
@@ -33,6 +34,7 @@ LINES = {
     "not_callable": "a model that is an int, which cannot be called",
     "unknown_key": "unknown keys inputs",
     "bad_calls": "not a list of (args, kwargs)",
+    "bad_entry": "\"entry\" that is 'jit'; known are torch.compile, nn.Module.compile, export",
     "bad_compile": "not a dict of arguments for torch.compile",
     "bad_kwargs": "where kwargs, a dict, belongs",
     "exits_well": "called sys.exit(0)",

@@ -15,10 +15,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...core.shared import cuts
+from ...core.shared import cuts, without_compile
 from ...core.shared.contract import events, run_names
 from ...core.shared.result_comparison import SEED
 from ..record import journal, process_start
+from . import follow_export
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +50,11 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
     torch.manual_seed(SEED)
     rank_folders = (f"rank-{rank}" for rank in process_start.rank_if_several())
     _recorder = ResultRecorder(role, os.path.join(folder, *rank_folders))
+    if role == "compiled":
+        follow_export.ExportFollower(_recorder.record).replace_export()
+    else:
+        recorder = _recorder
+        without_compile.replace_entries(torch, lambda model, _: recorder.record(model, model))
     torch.compile = _recorder.compile
     if role == "again":
         # this fills uninitialized memory, so that the results of a program that reads it differ
@@ -115,15 +121,42 @@ class ResultRecorder:
             if wrapper is model:  # its parts were compiled in place
                 inner = model.forward
             # every role returns an object of the class that the program expects
-            wrapper.__dict__["forward"] = functools.partial(self._call, inner, model)
+            recorded = wrapper.__dict__["forward"] = self.record(inner, model)
+            recorded.aot_compile = self._aot_compiler(inner, model, is_bound=True)
             return wrapper
         inner = self.real(model, **options) if is_compiled else model
+        recorded = functools.update_wrapper(self.record(inner, model), model)
+        recorded.aot_compile = self._aot_compiler(inner, model)
+        return recorded
 
-        @functools.wraps(model)
+    def record(self, inner: Callable[..., Any], model: Any) -> Any:
+        """Return a callable that calls ``inner`` and records the call; ``model`` is what the user
+        compiled.
+        """
+
         def recorded(*args: Any, **kwargs: Any) -> Any:
             return self._call(inner, model, *args, **kwargs)
 
         return recorded
+
+    def _aot_compiler(self, inner: Any, model: Any, is_bound: bool = False) -> Callable[[Any], Any]:
+        """Return the method ``aot_compile`` of a compiled callable: what it returns is recorded.
+
+        What the method of a module's forward returns takes the module first.
+        """
+
+        def aot_compile(inputs: Any) -> Any:
+            compiled = inner.aot_compile(inputs) if self.role == "compiled" else inner
+            if not is_bound:
+                return self.record(compiled, model)
+
+            def recorded(module: Any, *args: Any, **kwargs: Any) -> Any:
+                first = (module,) if self.role == "compiled" else ()
+                return self._call(functools.partial(compiled, *first), model, *args, **kwargs)
+
+            return recorded
+
+        return aot_compile
 
     def _call(self, inner: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
         import torch

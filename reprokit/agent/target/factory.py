@@ -1,7 +1,7 @@
 """Find a factory, call it, and check its result.
 
 A factory returns ``(model, args)``, ``(model, args, kwargs)`` or a dict with the keys ``model``,
-``calls``, ``compile`` and ``train``, of which only ``model`` is required.
+``calls``, ``compile``, ``train`` and ``entry``, of which only ``model`` is required.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from ...core.shared import cuts
 from ...core.shared import target_options as knobs_
 from ...core.shared.errors import BadTarget, NoSuchTarget
+from ...core.shared.source import entry_programs
 
 
 @dataclass
@@ -30,6 +31,8 @@ class BuiltTarget:
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]]
     compile: dict[str, Any] = field(default_factory=dict)
     train: bool = False
+    entry: str = ""
+    """How the compiler is entered; empty for the default."""
     form: str = "dict"
     """The form of the factory's result: ``dict``, ``args``, ``arg`` (one argument that is not a
     tuple) or ``args, kwargs``.
@@ -150,11 +153,11 @@ def is_out_of_memory(problem: BaseException) -> bool:
 def read_factory_result(result: object, where: str) -> BuiltTarget:
     """Return the target that a factory's result describes; raises BadTarget for any other form."""
     if isinstance(result, dict):
-        known = {"model", "calls", "compile", "train"}
+        known = {"model", "calls", "compile", "train", "entry"}
         if unknown := sorted(set(map(str, result)) - known):
             raise BadTarget(
                 f"{where} returned a dict with the unknown keys {', '.join(unknown)}; known are"
-                " model, calls, compile, train"
+                " model, calls, compile, train, entry"
             )
         calls = result.get("calls", [((), {})])
         if not isinstance(calls, (list, tuple)) or not all(
@@ -171,12 +174,19 @@ def read_factory_result(result: object, where: str) -> BuiltTarget:
                 f'{where} returned "compile" that is {_type_text(options)}, not a dict of arguments'
                 " for torch.compile"
             )
+        entry = result.get("entry", "")
+        if entry and entry not in entry_programs.ENTRIES:
+            raise BadTarget(
+                f'{where} returned "entry" that is {entry!r}; known are'
+                f" {', '.join(entry_programs.ENTRIES)}"
+            )
         model: Any = result.get("model")
         target = BuiltTarget(
             model,
             [(tuple(a), dict(k)) for a, k in calls],
             dict(options),
             bool(result.get("train", False)),
+            entry,
         )
     elif isinstance(result, tuple) and len(result) in (2, 3):
         kwargs = result[2] if len(result) == 3 else {}

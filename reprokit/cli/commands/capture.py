@@ -11,6 +11,7 @@ from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, terminal
 from reprokit.cli.shared.command_classes import is_given
 from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.shared.source.entry_programs import ENTRIES
 
 if TYPE_CHECKING:
     from reprokit.core.records.finding import Verdict
@@ -63,6 +64,12 @@ if TYPE_CHECKING:
     default=20_000,
     show_default=True,
     help="A line that Dynamo traces more times than this in one frame is not progress.",
+)
+@shared.option(
+    "--entry",
+    section=shared.COMPILE,
+    type=click.Choice(ENTRIES),
+    help="How the compiler is entered; default: torch.compile, or the entry of the factory.",
 )
 @shared.option(
     "--escalate/--no-escalate",
@@ -299,6 +306,7 @@ def read_request(
         **watching,
         knobs=knobs,
         compile=compile_with,
+        entry=options["entry"] or "",
         train=options["train"],
         device=options["device"] or ("cuda" if beside is not None else None),
         weights=_weights(parsed, knobs, options),
@@ -345,6 +353,7 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
         "backend",
         "dynamic",
         "fullgraph",
+        "entry",
         "train",
         "device",
         "gpu",

@@ -10,6 +10,7 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import events
+from reprokit.core.shared.source import entry_programs
 
 NOTHING_COMPILED = "no graph was recorded"
 
@@ -19,13 +20,15 @@ def judge_finished(seen: Observation) -> Verdict | None:
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished):
         return None
     notes = silent_failures.notes_on_ok(seen)
+    if seen.entry == entry_programs.EXPORT and not seen.graphs:
+        return Verdict("ok", None, None, "The target finished; its model was exported.", notes)
     if events.DYNAMO_GRAPHS in seen.not_recorded:
         why = (
             "The target finished. Whether anything in it was compiled is not known, because its"
             " torch lacks the function that reprokit hooks to record graphs."
         )
         return Verdict("ok", None, None, why, notes)
-    if not any(g.level == "dynamo" for g in seen.graphs):
+    if not any(g.is_entered for g in seen.graphs):
         executed = (
             "compiled or executed: the tensors are fake" if seen.has_fake_tensors else "compiled"
         )
@@ -37,7 +40,7 @@ def judge_finished(seen: Observation) -> Verdict | None:
 
 def _compiled(seen: Observation) -> str:
     """Describe what was compiled, how far, and whether it was executed."""
-    graphs = [g for g in seen.graphs if g.level == "dynamo"]
+    graphs = [g for g in seen.graphs if g.is_entered]
     by_rank = {g.rank for g in graphs if g.rank}
     on_each = f" on {len(by_rank)} ranks" if len(by_rank) > 1 else ""
     many = f"{len(graphs)} graph{'s were' if len(graphs) > 1 else ' was'}"

@@ -158,6 +158,8 @@ class Observation:
     """The first graph, and the first operator in it, that differs from eager by itself, in words;
     empty if it is not known.
     """
+    entry: str = ""
+    """How the compiler was entered: one of ``entry_programs.ENTRIES``; empty if nothing says it."""
     own_backend: str = ""
     """``FILE:LINE`` of the program's own backend; empty if the backend is one of torch's."""
     own_passes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 
 from reprokit.core.records.recompiles import BREAK_MESSAGE, MIN_STORM_RECOMPILES, STORM_MESSAGE
@@ -87,6 +88,8 @@ def with_check(
     tree = ast.parse(text)
     calls = ast_edits.compile_calls(tree)
     is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value")
+    if is_shown and (checked := _check_ahead(tree, wrong, seed)):
+        return checked
     if len(calls) != 1 or not calls[0].args or not is_shown:
         return text
     made = calls[0]
@@ -114,6 +117,63 @@ def with_check(
         _assertion(wrong[0].what, is_one),
     ]
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"
+
+
+_AHEAD = re.compile(r"torch\.export\.export|torch\.compile")
+_LOADED = ("aoti_load_package", "module", "aot_compile")
+
+
+def _check_ahead(tree: ast.Module, wrong: Sequence[Difference], seed: int) -> str:
+    """Return the program with an assertion, if it compiles a model ahead of one call; else empty.
+
+    The model itself is called with the same arguments.
+    """
+    compiled = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and _AHEAD.fullmatch(ast.unparse(n.func)) and n.args
+    ]
+    if len(compiled) != 1 or wrong[0].what == "signed-zero" or wrong[0].call > 0:
+        return ""
+    names = {
+        ast_edits.target_names(n)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Assign) and _is_loaded(n.value)
+    }
+    blocks = [b for n in ast.walk(tree) if isinstance(b := getattr(n, "body", None), list)]
+    for block, index in [(b, i) for b in blocks for i in range(len(b))]:
+        call = _value(block[index])
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print" and call.args:
+            call = call.args[0]
+        if not isinstance(call, ast.Call) or not (
+            _is_loaded(call.func) or (isinstance(call.func, ast.Name) and call.func.id in names)
+        ):
+            continue
+        # what a module's forward.aot_compile returns takes the module first
+        takes_model = ".forward.aot_compile(" in ast.unparse(call.func)
+        given = ", ".join(
+            ast.unparse(a) for a in (*call.args[1 if takes_model else 0 :], *call.keywords)
+        )
+        model = ast.unparse(compiled[0].args[0])
+        eager = f"{model}({given})"
+        block[index : index + 1] = ast.parse(
+            f"compiled = {ast.unparse(call)}\neager = {eager}\n{_assertion(wrong[0].what, True)}"
+        ).body
+        if draws_random(ast.unparse(tree)):
+            start = ast.parse(f"torch.manual_seed({seed})").body
+            index = next((i for i, n in enumerate(tree.body) if not _stays(n)), len(tree.body))
+            tree.body[index:index] = start
+        return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return ""
+
+
+def _is_loaded(node: ast.expr) -> bool:
+    """Return whether a node is a model that was compiled before its call."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _LOADED
+    )
 
 
 def _with_return(

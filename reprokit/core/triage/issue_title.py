@@ -12,6 +12,7 @@ from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.judge.stacks.phases import PHASE_WORDS
 from reprokit.core.records.finding import Identity, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.source import entry_programs
 
 MAX_TITLE_CHARS = 120
 MAX_MESSAGE_CHARS = 70
@@ -30,6 +31,12 @@ _MODULES = {
 """The part of torch -> its phases, as maintainers write it in brackets."""
 _PARTS = {"dynamo": "dynamo", "aot": "aot", "decompositions": "decomp", "inductor": "inductor"}
 """The part of the first failing ablation step -> the same."""
+_ENTRIES = {
+    entry_programs.AOTINDUCTOR: "AOTInductor",
+    entry_programs.EXPORT: "`torch.export`",
+    entry_programs.STANDALONE: "`standalone_compile`",
+}
+"""Entry -> how the first sentence names it; ``torch.compile`` for others."""
 _FRAME = re.compile(r"[\w./-]+\.py:(?:[\w<>]+\.)*([\w<>]+)")
 _MESSAGE = "message: "
 """The evidence with the message of an exception, which is the error of the C++ compiler if there is
@@ -74,7 +81,8 @@ def first_sentence(verdict: Verdict, seen: Observation) -> str:
     name = root.type.removeprefix("builtins.").rpartition(".")[2]
     error = f"{name}: {_shorten(message, 200)}" if message else name
     shown = error.replace("`", "'")
-    return f"`torch.compile` raises `{shown}`{_while_in(verdict.phase)}."
+    entered = _ENTRIES.get(seen.entry, "`torch.compile`")
+    return f"{entered} raises `{shown}`{_while_in(verdict.phase)}."
 
 
 def _while_in(phase: str | None) -> str:

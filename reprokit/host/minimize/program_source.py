@@ -22,7 +22,7 @@ from reprokit.core.shared.contract.events import (
     TransformersModel,
     Weights,
 )
-from reprokit.core.shared.source import process_group
+from reprokit.core.shared.source import entry_programs, process_group
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
@@ -264,11 +264,17 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows += process_group.split_model_lines(plan)
     if built.is_module:
         rows.append(f"model.{'train' if built.train else 'eval'}()")
-    rows.append(f"compiled = torch.compile(model{options})")
+    each: list[str] = []
+    if built.entry in ("", entry_programs.COMPILE):
+        rows.append(f"compiled = torch.compile(model{options})")
+    else:
+        entered = _entered(request, built)
+        rows += [*entered.definitions, *entered.before]
+        each, call = entered.each, entered.call
     calls = (
-        _BACKWARD.format(call=call).splitlines()
+        [*each, *_BACKWARD.format(call=call).splitlines()]
         if built.train
-        else ["with torch.no_grad():", f"    print({call})"]
+        else ["with torch.no_grad():", *(f"    {row}" for row in each), f"    print({call})"]
     )
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
@@ -277,6 +283,20 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows.insert(0, "import torch")
     body = "\n".join(f"    {row}" if row else "" for row in rows)
     return f'{source}\n\nif __name__ == "__main__":\n{body}\n'
+
+
+def _entered(request: Request, built: TargetBuilt) -> entry_programs.EntryText:
+    """Return the text that enters the compiler in another way than by a call of torch.compile."""
+    words = {k: repr(v) for k, v in {**built.compile, **request.compile}.items()}
+    given = {
+        "args": entry_programs.GivenArguments("*args", "tuple(args)"),
+        "arg": entry_programs.GivenArguments("args", "(args,)"),
+    }.get(built.form, entry_programs.GivenArguments("*args, **kwargs", "tuple(args)", "kwargs"))
+    is_ahead = built.form == "dict" and built.entry == entry_programs.AOTINDUCTOR
+    options = 'made.get("compile", {}).get("options")' if is_ahead else ""
+    return entry_programs.enter_text(
+        built.entry, "model", given, words, options, is_module=built.is_module
+    )
 
 
 def _plan(journals: Journals) -> dict[str, str]:
@@ -322,9 +342,9 @@ def _graph_script(seen: Observation, run_path: Path) -> str:
     backward = [g for g in waiting if g.is_backward]
     order = (
         backward
-        or [g for g in waiting if g.level == "dynamo"]
+        or [g for g in waiting if g.is_entered]
         or waiting
-        or [g for g in graphs if g.level == "dynamo"]
+        or [g for g in graphs if g.is_entered]
         or graphs
     )
     if not order:

@@ -34,6 +34,7 @@ _SEEN = (
     "raised",
     "departs_in",
     "growth",
+    "entry",
     "own_backend",
     "own_passes",
     "compile_failures",

@@ -37,6 +37,8 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
             words.append("--no-" + flag[2:])
         elif value is not None:
             words += [flag, str(value)]
+    if request.entry:
+        words += ["--entry", request.entry]
     if request.train:
         words.append("--train")
     if request.device:

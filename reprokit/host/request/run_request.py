@@ -42,6 +42,10 @@ class Request:
     """
     knobs: dict[str, Any] = field(default_factory=dict)
     compile: dict[str, Any] = field(default_factory=dict)
+    entry: str = ""
+    """How the compiler is entered: one of ``entry_programs.ENTRIES``; empty for the factory's own
+    entry, or torch.compile.
+    """
     train: bool = False
     device: str | None = None
     weights: str = "auto"
@@ -143,6 +147,7 @@ def factory_spec(request: Request) -> RunSpec:
         cwd=os.getcwd(),
         knobs=request.knobs,
         compile=request.compile,
+        entry=request.entry,
         train=request.train,
         device=request.device,
         weights=request.weights,

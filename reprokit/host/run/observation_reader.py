@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.event_base import Event
@@ -39,11 +40,13 @@ from reprokit.core.shared.contract.events import (
     Recompile,
     RecompileLimit,
     SimulationGapMet,
+    TargetBuilt,
     Torch,
     WarningShown,
     Weights,
 )
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
+from reprokit.core.shared.source import entry_programs
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
@@ -199,6 +202,7 @@ def read_observation(
         is_command=request.target.kind == "command",
         has_fake_tensors=journals.last_event_of_type(Weights).kind == "fake",
         comparison=result_comparison.comparison_of_ranks(journals.events_of_type(Compared)),
+        entry=_entry(journals, graphs),
         own_backend=next(iter(_own(e.backend for e in journals.events_of_type(OwnCode))), ""),
         own_passes=_own(place for e in journals.events_of_type(OwnCode) for place in e.passes),
         simulated=_simulated(journals),
@@ -207,6 +211,14 @@ def read_observation(
         oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
     )
     return seen if raiser else ranks.choose_waiting_rank(seen)
+
+
+def _entry(journals: Journals, graphs: Sequence[GraphRecord]) -> str:
+    """Return how the compiler was entered, as the factory or an exported graph says."""
+    entry = journals.last_event_of_type(TargetBuilt).entry
+    if entry in ("", entry_programs.COMPILE) and any(g.level == "export" for g in graphs):
+        return entry_programs.AOTINDUCTOR
+    return entry
 
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:

@@ -102,7 +102,7 @@ class Graph(Event):
     n: int | None = None
     """The number of its folder; None if it was not written."""
     level: str = ""
-    """``dynamo`` or ``aten``."""
+    """``dynamo``, ``export`` or ``aten``."""
     cid: str | None = None
     nodes: int = 0
     backward: bool = False
@@ -199,11 +199,10 @@ class CudagraphSkipped(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnCode(Event):
-    """The program's own backend and passes."""
+    """The program's own backend and passes, each as ``FILE:LINE``."""
 
     ev = "own"
     backend: str = ""
-    """``FILE:LINE``."""
     passes: list[str] = field(default_factory=list)
 
 
@@ -280,13 +279,14 @@ class Weights(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetBuilt(Event):
-    """The target was built."""
+    """The target was built, and enters the compiler with ``entry``."""
 
     ev = "target"
     form: str = "dict"
     is_module: bool = False
     train: bool = False
     parameters: int = 0
+    entry: str = ""
     compile: dict[str, str | bool] = field(default_factory=dict)
     """Arguments of torch.compile that the factory sets."""
 

@@ -23,6 +23,8 @@ class RunSpec:
     """Arguments of the factory; None means that the user did not set it."""
     compile: dict[str, Any] = field(default_factory=dict)
     """Arguments of torch.compile."""
+    entry: str = ""
+    """How the compiler is entered; empty for the factory's own entry, or torch.compile."""
     train: bool = False
     device: str | None = None
     weights: str = "auto"

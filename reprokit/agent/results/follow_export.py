@@ -1,0 +1,72 @@
+"""Record the calls of exported programs and of packages of AOTInductor, which stay as they are."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Record = Callable[[Callable[..., Any], Any], Callable[..., Any]]
+"""Takes a compiled callable and its model, and returns a callable whose calls are recorded."""
+
+
+class ExportFollower:
+    """Knows the model of each exported program and of each package of this process."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._models: dict[int, tuple[Any, Any]] = {}
+        """By the id of the program, with the program itself, so that no other one gets the id."""
+        self._packages: dict[str, Any] = {}
+        self._has_replaced_package = False
+
+    def replace_export(self) -> None:
+        """Replace the functions of torch that export a model, compile and load it."""
+        import torch
+
+        real = torch.export.export
+
+        @functools.wraps(real)
+        def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
+            # importing torch._inductor takes a second, and only few programs need it
+            self._replace_package()
+            program = real(mod, *args, **kwargs)
+            self._models[id(program)] = program, mod
+            return program
+
+        torch.export.export = export
+
+    def _replace_package(self) -> None:
+        if self._has_replaced_package:
+            return
+        self._has_replaced_package = True
+        import torch
+
+        inductor: Any = torch._inductor
+        program_class: Any = torch.export.ExportedProgram
+        real_package, real_load = inductor.aoti_compile_and_package, inductor.aoti_load_package
+        real_module = program_class.module
+
+        @functools.wraps(real_package)
+        def package(exported_program: Any, *args: Any, **kwargs: Any) -> Any:
+            path = real_package(exported_program, *args, **kwargs)
+            self._packages[str(path)] = self._model_of(exported_program)
+            return path
+
+        @functools.wraps(real_load)
+        def load(path: Any, *args: Any, **kwargs: Any) -> Any:
+            loaded, model = real_load(path, *args, **kwargs), self._packages.get(str(path))
+            return loaded if model is None else self._record(loaded, model)
+
+        @functools.wraps(real_module)
+        def module(program: Any, *args: Any, **kwargs: Any) -> Any:
+            made, model = real_module(program, *args, **kwargs), self._model_of(program)
+            is_of_torch = sys._getframe(1).f_globals.get("__name__", "").startswith("torch.")
+            return made if is_of_torch or model is None else self._record(made, model)
+
+        inductor.aoti_compile_and_package, inductor.aoti_load_package = package, load
+        program_class.module = module
+
+    def _model_of(self, program: Any) -> Any:
+        return self._models.get(id(program), (None, None))[1]
