@@ -52,6 +52,27 @@ def test_dynamic_false_as_the_cure_is_a_label_of_its_own() -> None:
     assert found.sentence.endswith("it passes with dynamic=False.")
 
 
+@pytest.mark.parametrize(
+    ("entry", "label"),
+    [("torch.export", "oncall: export"), ("AOTInductor", "module: aotinductor")],
+)
+def test_an_entry_that_fails_alone_gives_its_own_label(entry: str, label: str) -> None:
+    """If torch.compile passes, the label is that of the entry, and the sentence says both."""
+    steps = [AblationStep(r.name, r.group, "passes", "", "") for r in BACKENDS]
+    steps += [
+        AblationStep(v.name, v.group, "same" if v.name == entry else "passes", "", "")
+        for v in ablation.ENTRIES
+    ]
+    found = Ablation(tuple(steps))
+    assert found.label == label
+    assert found.sentence.startswith(f"It fails with {entry} and passes with torch.compile, so")
+    both = Ablation(
+        (*backend_ablation(4).steps, AblationStep("AOTInductor", "entries", "same", "", ""))
+    )
+    assert both.label == "module: inductor"
+    assert both.sentence.endswith("; it fails with AOTInductor too.")
+
+
 def test_another_failure_is_not_the_failure() -> None:
     """A step that fails in a different way does not show where this failure begins."""
     steps = tuple(AblationStep(r.name, r.group, "other", "", "") for r in BACKENDS)

@@ -8,7 +8,10 @@ import os
 from collections.abc import Callable
 from typing import Any, TypedDict
 
+from ...core.shared import without_compile
 from ...core.shared.contract import run_names
+from ...core.shared.source import entry_programs
+from .. import enter_compiler
 from ..record import program_code
 from ..torch_hooks import ablation_hooks, phases_and_graphs, symbols
 from . import compiled_parts
@@ -43,6 +46,8 @@ class Overrides(TypedDict, total=False):
     """Each graph is compared with eager separately."""
     without_passes: bool
     """The program's own passes are not applied."""
+    entry: str
+    """How the compiler is entered."""
     fallback: str
     """An ATen operator that Inductor calls instead of lowering it."""
 
@@ -72,7 +77,9 @@ def install_overrides(overrides: Overrides | None = None) -> None:
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
     drops_passes = bool(OVERRIDES.get("without_passes"))
-    if not (changes or region or disallowed or drops_passes):
+    # a backend of torch.compile also replaces torch.export and AOTInductor
+    entry = OVERRIDES.get("entry") or (entry_programs.COMPILE if "backend" in changes else "")
+    if not (changes or region or disallowed or drops_passes or entry):
         return
     import torch
 
@@ -95,7 +102,17 @@ def install_overrides(overrides: Overrides | None = None) -> None:
             return compiled_parts.compile_parts(real, model, region, arguments)
         return real(model, **arguments)
 
-    torch.compile = compile
+    if entry in ("", entry_programs.COMPILE):
+        torch.compile = compile
+    if entry:
+        functions = None if entry == entry_programs.COMPILE else enter_compiler.current_functions()
+
+        def enter(model: Any, options: dict[str, Any]) -> Any:
+            if functions is None:
+                return compile(model, **options)
+            return enter_compiler.enter_compiler(model, entry, {}, functions)
+
+        without_compile.replace_entries(torch, enter)
 
 
 def before_compile() -> None:

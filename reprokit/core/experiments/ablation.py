@@ -11,6 +11,7 @@ from typing import Any
 from reprokit.core.judge import same_failure
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.serialize import from_json, to_json
+from reprokit.core.shared.source import entry_programs
 
 
 @dataclass(frozen=True)
@@ -19,19 +20,23 @@ class CompileVariant:
 
     name: str
     group: str
-    """``own``; ``backends``, of which each does more than the one before; ``modes``; or
-    ``switches``.
+    """``own``; ``backends``, of which each does more than the one before; ``entries``; ``modes``;
+    or ``switches``.
     """
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The changes: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
-    full names).
+    full names), ``entry`` (how the compiler is entered).
     """
     part: str = ""
-    """For a backend: the part of the compiler that it adds."""
+    """For a backend: the part of the compiler that it adds. For an entry: the entry."""
 
 
 def _backend(name: str, part: str) -> CompileVariant:
     return CompileVariant(f'backend="{name}"', "backends", {"compile": {"backend": name}}, part)
+
+
+def _entry(name: str, entry: str) -> CompileVariant:
+    return CompileVariant(name, "entries", {"entry": entry}, entry)
 
 
 def _mode(name: str) -> CompileVariant:
@@ -48,12 +53,19 @@ def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any)
 OWN_BACKEND = CompileVariant("the program's own backend", "own")
 OWN_PASSES = CompileVariant("without the program's own passes", "own", {"without_passes": True})
 EAGER = CompileVariant("no torch.compile", "backends", part="eager")
+ENTRIES = (
+    _entry("torch.export", entry_programs.EXPORT),
+    _entry("AOTInductor", entry_programs.AOTINDUCTOR),
+    _entry("standalone_compile", entry_programs.STANDALONE),
+)
+INDUCTOR = _backend("inductor", "inductor")
 VARIANTS = (
     EAGER,
     _backend("eager", "dynamo"),
     _backend("aot_eager", "aot"),
     _backend("aot_eager_decomp_partition", "decompositions"),
-    _backend("inductor", "inductor"),
+    INDUCTOR,
+    *ENTRIES,
     *map(_mode, ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")),
     _switch("dynamic=False", {"dynamic": False}),
     _switch("dynamic=True", {"dynamic": True}),
@@ -82,13 +94,19 @@ LABELS = {
     "aot": "module: pt2-dispatcher",
     "decompositions": "module: pt2-dispatcher",
     "inductor": "module: inductor",
+    entry_programs.EXPORT: "oncall: export",
+    entry_programs.AOTINDUCTOR: "module: aotinductor",
+    entry_programs.STANDALONE: "module: inductor",
 }
-"""Part of the compiler -> the label that maintainers give a failure in it."""
+"""Part of the compiler, or entry -> the label that maintainers give a failure in it."""
 
 
 def own_variants(seen: Observation) -> tuple[CompileVariant, ...]:
-    """Return the ablation steps for the program's own backend and passes, which run first."""
-    return (OWN_BACKEND,) * bool(seen.own_backend) + (OWN_PASSES,) * bool(seen.own_passes)
+    """Return the ablation steps for the program's own backend, passes and entry, which run
+    first.
+    """
+    own = (OWN_BACKEND,) * bool(seen.own_backend) + (OWN_PASSES,) * bool(seen.own_passes)
+    return own + tuple(variant for variant in ENTRIES if variant.part == seen.entry)
 
 
 @dataclass(frozen=True)
@@ -124,10 +142,10 @@ class Ablation:
 
     @property
     def first_failing(self) -> CompileVariant | None:
-        """The first backend that has the same failure."""
-        backends = [variant for variant in VARIANTS if variant.group == "backends"]
+        """The first backend that has the same failure, or the first entry if no backend has it."""
+        tried = [v for v in VARIANTS if v.group == "backends"] + list(ENTRIES)
         same = same_failure.SAME
-        return next((b for b in backends if self.answer_of(b.name) == same), None)
+        return next((v for v in tried if self.answer_of(v.name) == same), None)
 
     @property
     def needs(self) -> str:
@@ -158,17 +176,22 @@ class Ablation:
         first = self.first_failing
         if self.own or self.responsible != "torch" or first is None:
             return ""
-        if self.answer_of("dynamic=False") == same_failure.PASSES:
+        is_entry = first in ENTRIES
+        if not is_entry and self.answer_of("dynamic=False") == same_failure.PASSES:
             return "module: dynamic shapes"
         return LABELS.get(first.part, "")
 
     @property
     def cures(self) -> tuple[str, ...]:
-        """Modes and switches with which the program passes."""
+        """Entries, modes and switches with which the program passes; torch.export generates no
+        code.
+        """
         return tuple(
             s.name
             for s in self.steps
-            if s.group not in ("own", "backends") and s.answer == same_failure.PASSES
+            if s.group not in ("own", "backends")
+            and s.name != ENTRIES[0].name
+            and s.answer == same_failure.PASSES
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -195,11 +218,15 @@ class Ablation:
         before = [
             s.name for s in self.steps if s.group == "backends" and s.answer == same_failure.PASSES
         ]
+        if first in ENTRIES and self.answer_of(INDUCTOR.name) == same_failure.PASSES:
+            before = ["torch.compile"]
         text = f"It fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
         text += f", so its label is `{self.label}`" if self.label else ""
         text += f"; {self.blamed}" if self.blamed else ""
+        also = [v.name for v in ENTRIES if v is not first and self.answer_of(v.name) == "same"]
+        text += f"; it fails with {_and(also)} too" if also else ""
         if self.cures:
             text += f"; it passes with {_and(list(self.cures))}"
         return text + "."

@@ -231,14 +231,19 @@ def load_ablation(run_path: Path) -> Ablation | None:
     return None
 
 
+def _own_first(seen: Observation, variants: Sequence[CompileVariant]) -> list[CompileVariant]:
+    own = own_variants(seen)
+    return [*own, *(variant for variant in variants if variant not in own)]
+
+
 def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
     """Run the ablation steps that belong to every capture of a failure."""
-    return runner.run_variants((*own_variants(seen), *IN_CAPTURE), show)
+    return runner.run_variants(_own_first(seen, IN_CAPTURE), show)
 
 
 def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
     """Run all ablation steps, and find the one pass, decomposition or lowering that is wrong."""
-    ablation = runner.run_variants((*own_variants(seen), *VARIANTS), show)
+    ablation = runner.run_variants(_own_first(seen, VARIANTS), show)
     if ablation.own:
         return ablation
     with host_log.suppress(ServerLost):
