@@ -260,7 +260,8 @@ def test_helpers_of_measurements() -> None:
 
 def test_each_case_is_a_program() -> None:
     """Scripts compile, and each named factory exists."""
-    for failure in minimization_cases.FAILURES.values():
+    cases = minimization_cases
+    for failure in (*cases.FAILURES.values(), *cases.EXPORTED_FAILURES.values()):
         compile(failure.script, "script", "exec")
     for program in redaction_cases.PROGRAMS.values():
         compile(program.script, "script", "exec")

@@ -75,6 +75,8 @@ class Failure:
     is_hang: bool = False
     is_flaky: bool = False
     """The failure shows in some of the runs."""
+    is_exported: bool = False
+    """The compiler is entered through torch.export and AOTInductor."""
 
 
 def _compiled(
@@ -82,6 +84,18 @@ def _compiled(
 ) -> Failure:
     script = MODELS + setup + RUN.format(model=model, inputs=inputs, options=options)
     return Failure(script, minimum, **fields)  # type: ignore[arg-type]
+
+
+RUN_EXPORTED = """
+inputs = ({inputs},)
+package = torch._inductor.aoti_compile_and_package(torch.export.export({model}, inputs))
+torch._inductor.aoti_load_package(package)(*inputs)
+"""
+
+
+def _exported(model: str, inputs: str, setup: str = "", **fields: object) -> Failure:
+    script = MODELS + setup + RUN_EXPORTED.format(model=model, inputs=inputs)
+    return Failure(script, 1, is_exported=True, **fields)  # type: ignore[arg-type]
 
 
 def scattered_failure(nodes: int) -> Failure:
@@ -195,3 +209,18 @@ FAILURES: dict[str, Failure] = {
     "three of 600 nodes": scattered_failure(600),
     "pytorch#196570, buried": _compiled("net", "torch.randn(2, 8, 16)", 6, setup=WINDOWED),
 }
+
+EXPORTED_FAILURES: dict[str, Failure] = {
+    "mlp, lowering raises": _exported("MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "raise"}),
+    "8 blocks, lowering raises": _exported("stack(torch.erf)", STACK_IN, bug={"BUG": "raise"}),
+    "mlp, lowering hangs": _exported(
+        "MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "hang"}, is_hang=True
+    ),
+    "mlp, lowering crashes": _exported(
+        "MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "segv"}, level=3
+    ),
+    "mlp, kernel aborts": _exported(
+        "MLP(torch.erf).eval()", MLP_IN, bug={"BUG": "kernel-abort"}, level=3
+    ),
+}
+"""Failures of programs that AOTInductor compiles."""
