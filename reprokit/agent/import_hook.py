@@ -113,6 +113,10 @@ def _after_torch() -> None:
         from .results import result_recorder
 
         result_recorder.install_recorder()
+    if os.environ.get(run_names.CACHES_VARIABLE):
+        from .torch_hooks import cache_hooks
+
+        symbols.INDUCTOR_HOOKS.extend(cache_hooks.HOOKS)
     if os.environ.get(run_names.GPU_VARIABLE):
         from . import simulate
 

@@ -102,6 +102,11 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
         must_train = spec.train and (spec.is_compiled or bool(ROLE))
         if hasattr(target.model, "train"):
             target.model.train(is_train)
+        if spec.load_artifacts:
+            with _stage("load"):
+                from .target import cache_artifacts
+
+                cache_artifacts.load_artifacts(spec.load_artifacts)
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
@@ -115,6 +120,11 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                             " need; register one with torch.library.register_fake"
                         ) from error
                     raise
+        if spec.save_artifacts:
+            with _stage("save"):
+                from .target import cache_artifacts
+
+                cache_artifacts.save_artifacts(spec.save_artifacts)
         if spec.measure_s and not is_fake:
             with _stage("measure"):
                 _measure(target, compiled, is_train, spec.measure_s)

@@ -57,6 +57,7 @@ def _numbers(version: str) -> tuple[int, int]:
 _DYNAMO, _INDUCTOR = "torch._dynamo", "torch._inductor"
 _TRANSLATOR = f"{_DYNAMO}.symbolic_convert:InstructionTranslatorBase"
 _SKIPS = "why a CUDA graph is skipped"
+_CACHES = "which compiled graphs come from a cache"
 _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
@@ -77,6 +78,12 @@ HOOKED = (
     Symbol(f"{_INDUCTOR}.cudagraph_utils:log_cudagraph_skip_and_bump_counter", _SKIPS),
     Symbol(f"{_INDUCTOR}.output_code:log_cudagraph_skip_and_bump_counter", _SKIPS),
     Symbol(f"{_INDUCTOR}.compile_fx:log_cudagraph_skip_and_bump_counter", _SKIPS),
+    Symbol(f"{_INDUCTOR}.codecache:FxGraphCache.load_with_key", _CACHES),
+    Symbol(f"{_INDUCTOR}.codecache:FxGraphCache._write_to_local_cache", _CACHES),
+    *(
+        Symbol(f"torch._functorch._aot_autograd.autograd_cache:{name}", _CACHES)
+        for name in ("autograd_cache_key", "AOTAutogradCache.try_load", "AOTAutogradCache.save")
+    ),
     Symbol("torch._logging._internal:LogState.is_artifact_enabled", "TORCH_LOGS to a file"),
     Symbol("torch._logging._internal:LOG_TRACE_HANDLER", "TORCH_TRACE beside the program's own"),
     Symbol("torch._logging.structured:from_traceback", "no frames of the agent in TORCH_TRACE"),

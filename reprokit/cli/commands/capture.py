@@ -99,6 +99,7 @@ if TYPE_CHECKING:
         " not for a command."
     ),
 )
+@shared.CACHES
 @shared.REDUCING
 @shared.option(
     "--ablate/--no-ablate",
@@ -264,6 +265,7 @@ def read_request(
         "budget_s": options["budget"],
         "proofs": options["proofs"],
     }
+    watching |= shared.read_caches(options)
     if command is not None:
         _refuse_with_command(ctx, is_notebook=notebook is not None)
         return Request(
@@ -360,6 +362,7 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
         "tensor_parallel",
         "compare_simulated",
         "weights",
+        "cache_python",
         *(() if is_notebook else ("python",)),
     )
     used = [name for name in shaping if is_given(ctx, name)]

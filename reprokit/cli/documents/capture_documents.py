@@ -127,6 +127,7 @@ class NoVerdict(TypedDict):
     path: None
     work: None
     simulated: None
+    stage: None
     responsible: None
     responsible_because: None
     responsible_place: None

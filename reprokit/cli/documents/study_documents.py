@@ -59,6 +59,7 @@ class VerdictKeys(TypedDict):
     path: Annotated[list[str], msgspec.Meta(description="which process waits for which")]
     work: Annotated[dict[str, str], msgspec.Meta(description="the current work of the compiler")]
     simulated: list[str]
+    stage: Annotated[str, msgspec.Meta(description="the stage of --caches that fails, or empty")]
     responsible: str
     responsible_because: list[str]
     responsible_place: str

@@ -57,6 +57,35 @@ YES = option(
     section=OUTPUT_SECTION,
     help="Run the program of the pack without asking.",
 )
+CACHES = _together(
+    option(
+        "--caches",
+        section=FINDINGS,
+        is_flag=True,
+        help=(
+            "If nothing fails, run again with the caches of the first run: warm, loaded from saved"
+            " artifacts, and after a setting changed. A command runs once more, unchanged."
+        ),
+    ),
+    option(
+        "--cache-change",
+        section=FINDINGS,
+        is_rare=True,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=(
+            "With --caches: what changes in the last stage, an environment variable or a setting"
+            " such as torch._inductor.config.epilogue_fusion; default: that setting, for a factory."
+        ),
+    ),
+    option(
+        "--cache-python",
+        section=FINDINGS,
+        is_rare=True,
+        metavar="PYTHON",
+        help="With --caches: the interpreter of the last stage, for example with another torch.",
+    ),
+)
 STALL = option(
     "--stall",
     type=SECONDS,
@@ -261,6 +290,26 @@ def interpreter_option(name: str | None) -> str:
     if why:
         out.print_note(why)
     return interpreters.check_interpreter(path)
+
+
+def read_caches(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the request for ``--caches``; raises BadInput for other uses of its
+    options.
+    """
+    change: dict[str, str] = {}
+    for text in options["cache_change"]:
+        name, sign, value = text.partition("=")
+        if not sign or not all(word.isidentifier() for word in name.split(".")):
+            raise BadInput(f"--cache-change {text!r} is not NAME=VALUE")
+        change[name] = value
+    python = options["cache_python"]
+    if (change or python) and not options["caches"]:
+        raise BadInput("--cache-change and --cache-python need --caches")
+    return {
+        "checks_caches": options["caches"],
+        "cache_change": change,
+        "cache_python": interpreter_option(python) if python else "",
+    }
 
 
 def is_pack(name: str) -> bool:

@@ -13,6 +13,8 @@ SAME: Final = "same"
 OTHER: Final = "other"
 PASSES: Final = "passes"
 UNRESOLVED: Final = "unresolved"
+CACHED: Final = "cached code"
+"""The first words of a failure that needs a cache. Its stage is not a part of the signature."""
 ANSWERS: tuple[ProbeAnswer, ...] = (SAME, OTHER, PASSES, UNRESOLVED)
 MAX_MISS_RATE = 0.02
 """The probability with which a flaky failure may be missed in a candidate that has it."""
@@ -43,6 +45,11 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
     alike = (is_same_wrong_result, is_same_slow_compile, is_same_growth)
     is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
+
+
+def needs_cache(signature: Signature) -> bool:
+    """Return whether a failure shows only in a process that reads the cache of another."""
+    return signature.parts.what.startswith(CACHED)
 
 
 def repeats_for(rate: float) -> int:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from reprokit.core.judge.responsible import simulation_gaps
+from reprokit.core.judge.same_failure import CACHED
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, still_frames
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, normalise_message
@@ -45,6 +46,9 @@ different in each torch.
 def sign_verdict(verdict: Verdict, seen: Observation) -> Signature:
     """Return the signature of ``verdict``; a healthy run has one too."""
     what, place, explain = _identity(verdict, seen)
+    if verdict.stage:
+        what = f"{CACHED}: {what}" if what else CACHED
+        explain = [*explain, f"only with a cache: stage {verdict.stage}"]
     said = fr.parse_terminate(seen.stderr_tail) if verdict.kind == "crash" else ""
     parts = Identity(verdict.kind, verdict.phase or "", what, place, normalise_message(said))
     digest = hashlib.sha256(f"{ALGORITHM}\n{parts.title}".encode()).hexdigest()[:12]

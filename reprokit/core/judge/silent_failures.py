@@ -5,6 +5,7 @@ from __future__ import annotations
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs
+from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
 from reprokit.core.records.cudagraph_skips import SKIP_PREFIX, reason_family
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Verdict
@@ -33,6 +34,9 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     ranks = seen.comparison.ranks
     on = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
     why = f"compiled code gives different results than eager{on}: {wrong[0]}"
+    if seen.stage:
+        known["unknown"] = "the results are compared with those of a fresh compile"
+        why = f"it gives different results than a fresh compile{on}: {wrong[0]}"
     more = (
         (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     )
@@ -153,6 +157,22 @@ def _skipped(seen: Observation) -> Verdict | None:
     )
 
 
+def _cache_missed(seen: Observation) -> Verdict | None:
+    if not seen.missed:
+        return None
+    chain = seen.raised.chain if seen.raised else ()
+    is_checked = any(_is_assertion(link, MISS_MESSAGE) for link in chain)
+    has_ended = seen.exit_status == 0 and (seen.is_command or seen.has_finished)
+    if not is_checked and not has_ended:
+        return None
+    first = seen.missed[0]
+    why = f"a graph is compiled although the cache has its entry: the {first.cause}"
+    evidence = tuple(
+        f"{m.cause}: key {m.key[:12]}{', ' + m.detail if m.detail else ''}" for m in seen.missed[:8]
+    )
+    return Verdict("cache-miss", "cache-load", first.cause, as_sentence(why), evidence)
+
+
 def _ranks_differ(seen: Observation) -> Verdict | None:
     if (
         not seen.simulated
@@ -196,10 +216,11 @@ def notes_on_ok(seen: Observation) -> tuple[str, ...]:
     ]
     rows += [f"graph break at {b.where}: {b.reason}" for b in seen.breaks[:5]]
     rows += [seen.graphs_differ] if seen.graphs_differ else []
+    rows += [stage.sentence for stage in seen.stages]
     return tuple(rows)
 
 
-QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped, _ranks_differ)
+QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped, _ranks_differ, _cache_missed)
 """The functions that ``verdict.judge_run`` tries, in this order."""
 
 

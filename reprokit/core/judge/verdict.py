@@ -17,6 +17,7 @@ from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, i
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import rank_graphs, stalls
+from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import describe_exit
@@ -50,6 +51,8 @@ def judge_run(seen: Observation) -> Verdict:
         evidence += (seen.graphs_differ,)
     evidence += (*seen.beside, *(as_sentence(stall.summary) for stall in seen.stalls))
     verdict = dataclasses.replace(verdict, simulated=seen.simulated, work=work, evidence=evidence)
+    if seen.stage and verdict.kind not in ("ok", "unknown"):
+        verdict = _of_stage(verdict, seen)
     responsible = responsibility.decide_responsible(verdict, seen)
     return dataclasses.replace(
         verdict,
@@ -57,6 +60,18 @@ def judge_run(seen: Observation) -> Verdict:
         responsible_because=responsible.because,
         responsible_place=responsible.place,
     )
+
+
+def _of_stage(verdict: Verdict, seen: Observation) -> Verdict:
+    """Return the verdict of a run that read a cache, with the stages that pass."""
+    failing = next((stage for stage in seen.stages if stage.name == seen.stage), None)
+    damaged = failing.damaged if failing else ()
+    words = cache_stages.STAGE_WORDS.get(seen.stage, seen.stage)
+    rows = [stage.sentence for stage in seen.stages]
+    rows += [f"damaged before the stage: {file.name}: {file.what}" for file in damaged]
+    reason = f"It fails only {words} (stage {seen.stage}): {verdict.reason}"
+    evidence = (*verdict.evidence, *rows)
+    return dataclasses.replace(verdict, stage=seen.stage, reason=reason, evidence=evidence)
 
 
 def _ended(seen: Observation) -> Verdict:

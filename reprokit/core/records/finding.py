@@ -34,6 +34,10 @@ class Verdict:
     """The differences between the simulated device and a real one; empty for a real device. The
     signature does not depend on it.
     """
+    stage: str = ""
+    """The stage of a comparison of caches that fails, such as ``warm``; empty if no cache is
+    needed.
+    """
     responsible: str = ""
     """Who is responsible: one of ``responsibility.PARTIES``; empty if nothing failed."""
     responsible_because: tuple[str, ...] = ()

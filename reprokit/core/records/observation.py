@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprokit.core.records.caches.cache_stages import CacheStage
+from reprokit.core.records.caches.cache_uses import MissedEntry
 from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.dumps import Dump, Fault, Raised
@@ -182,6 +184,14 @@ class Observation:
     """For a run on a real device: the differences of a simulated run, or that there are none; empty
     if there was no simulated run.
     """
+    stage: str = ""
+    """The stage of a comparison of caches in which the run was the reader; empty for any other run,
+    and if the writer of the cache failed.
+    """
+    stages: tuple[CacheStage, ...] = ()
+    """The stages that ran, in their order."""
+    missed: tuple[MissedEntry, ...] = ()
+    """Look-ups in a cache that found no entry although there is one."""
     growth: dict[str, Any] = field(default_factory=dict)
     """``growth.json`` (see core/growth/costs.py) if this was the largest of several sizes; empty if
     it was the only size.

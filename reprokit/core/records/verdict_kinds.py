@@ -111,6 +111,15 @@ KINDS = {
             is_passed_in_eager=False,
             search_words="cudagraphs",
         ),
+        Kind(
+            name="cache-miss",
+            is_minimizable=True,
+            is_silent=True,
+            is_asserted=True,
+            expected="that the second process finds the entry of the first",
+            is_passed_in_eager=False,
+            search_words="cache miss",
+        ),
         Kind(name="rank-mismatch", search_words="collective"),
         Kind(
             name="slow-compile",

@@ -12,6 +12,7 @@ from pathlib import Path
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
@@ -21,7 +22,7 @@ from reprokit.host.system import deletion
 
 def request_with_results(request: Request, run_path: Path) -> Request:
     """Return the request, changed so that its run records results for a comparison."""
-    if not request.compares:
+    if not (request.compares or request.checks_caches):
         return request
     return dataclasses.replace(
         request, variables={**request.variables, **role_variables("compiled", run_path)}
@@ -63,7 +64,8 @@ def compare_with_eager(
                 comparison = run_role(role).comparison or comparison
         return dataclasses.replace(seen, comparison=comparison)
     finally:
-        delete_results(run_path)
+        if not request.checks_caches:  # the stages are compared with them
+            delete_results(run_path)
 
 
 def delete_results(run_path: Path) -> None:
@@ -83,6 +85,8 @@ class _RoleRunner:
         folder = self._run_path / "compare" / f"{self._count}-{role}"
         run_directory.make_folders(folder)
         changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}
+        if self._request.checks_caches:  # the cache folder of the user is not written
+            changed["TORCHINDUCTOR_CACHE_DIR"] = str(folder / run_names.CACHE_FOLDER)
         is_compiled = role == "compiled"
         request = dataclasses.replace(
             self._request, compile_it=is_compiled, has_trace=False, variables=changed

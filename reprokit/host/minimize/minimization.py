@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,11 +22,12 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.core.reduce import readable
+from reprokit.core.reduce import readable, two_processes
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
 from reprokit.host.minimize import (
     fail_by_itself,
     locate,
@@ -84,6 +86,8 @@ class MinimizeCase:
     gpu: Mapping[str, Any] | None = None
     """The simulated GPU that the run compiled for."""
     proofs: int = Request.proofs
+    plan: two_processes.CachePlan | None = None
+    """What the writer and the reader of a cache do; None for a failure that needs no cache."""
 
 
 def case_of_run(
@@ -114,6 +118,9 @@ def case_of_run(
         request.line_repeats,
         request.gpu,
         request.proofs,
+        two_processes.plan_of_observation(
+            seen, request.cache_change or DEFAULT_CHANGE, request.cache_python
+        ),
     )
 
 
@@ -158,12 +165,17 @@ def minimize_case(
         deletion.delete_path(folder, inside=case.run_path)
     folder.mkdir(exist_ok=True)
     result = MinimizeResult(budget_s=budget_s)
+    if case.plan is not None and case.plan.why_not:
+        result.notes.append(case.plan.why_not)
+        return result
     began = time.monotonic()
     verdict = case.verdict
     starts, redactor = starting_points_of_case(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         oracle = Oracle(folder, server, case.signature, probe_limits_of(case), case.python, show)
+        oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
+        oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen)
         job.ends = oracle.ends = began + budget_s
@@ -186,7 +198,7 @@ def minimize_case(
         )
     if result.text:
         result.text = job.finished or redactor.redact_python(
-            readable.lay_out(result.text, case.signature.title, verdict.kind)
+            oracle.finish(readable.lay_out(result.text, case.signature.title, verdict.kind))
         )
     result.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     result.seconds = round(time.monotonic() - began, 1)
@@ -228,7 +240,9 @@ def _until_proved(
         oracle.limits = dataclasses.replace(usual, alone={})
         # redaction may change what the program does, so the redacted text is what is proved
         job.finished = redactor.redact_python(
-            fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
+            oracle.finish(
+                fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
+            )
         )
         proof_folder, wanted = folder / "proof", case.signature
         confirm = locate.LocationCheck(server, job.finished, wanted, oracle.limits, case.python)
@@ -337,10 +351,11 @@ def probe_limits_of(case: MinimizeCase) -> ProbeLimits:
         growth=seen.growth,
         gpu=None if seen.kernel else case.gpu,
         is_kernel=bool(seen.kernel),
-        stop=None if seen.kernel else _stop(verdict),
+        stop=None if seen.kernel or seen.stage else _stop(verdict),
         is_backward=verdict.work.get("direction") == "backward"
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
+        stage=seen.stage,
         line_repeats=(
             min(case.line_repeats, ENDLESS_LINE_REPEATS) if seen.endless_line else case.line_repeats
         ),

@@ -73,6 +73,8 @@ class Oracle:
         self.last: CandidateResult | None = None
         """The last run that decided an answer."""
         self.has_failed_eager = False
+        self.finish: Callable[[str], str] = lambda text: text
+        """Adds to each program what it needs to run alone, such as the writer of its cache."""
         self.on_same: Callable[[str], None] = lambda text: None
         self._folder, self._server, self._show = folder, server, show
         self._is_eager_slow = False
@@ -265,7 +267,7 @@ class Oracle:
         folder = self._folder / "cold"
         try:
             return run_in_fresh_process(
-                text, self.python, folder, self.wanted, self.limits, is_eager
+                self.finish(text), self.python, folder, self.wanted, self.limits, is_eager
             )
         finally:
             deletion.delete_path(folder, inside=self._folder)

@@ -13,6 +13,7 @@ from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.finished import NOTHING_COMPILED
+from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.finding import Signature
 from reprokit.core.reduce import readable, sized_program
 from reprokit.host.minimize import locate
@@ -78,7 +79,12 @@ def replay_repro(
     they begin in the same part of the compiler as those of the pack.
     """
     limits = probe_limits_for(
-        wanted.title.partition(":")[0], limit_s, growth, wants_stacks=True, gpu=gpu
+        wanted.title.partition(":")[0],
+        limit_s,
+        growth,
+        wants_stacks=True,
+        gpu=gpu,
+        stage=cache_stages.WARM if same_failure.needs_cache(wanted) else "",
     ).relaxed()
     if limits.sizes and not sized_program.at_size(text, limits.knob, max(limits.sizes)):
         text = sized_program.with_size(readable.flatten_calls(text), limits.knob) or text

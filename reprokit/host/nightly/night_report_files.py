@@ -39,6 +39,7 @@ MARKS = {
     "recompile-storm": ("kind-recompile", "S"),
     "graph-break": ("kind-graph", "B"),
     "cudagraph-skip": ("kind-graph", "G"),
+    "cache-miss": ("kind-recompile", "A"),
     "rank-mismatch": ("kind-rank-mismatch", "K"),
     "slow-compile": ("kind-slow", "T"),
     "superlinear-compile": ("kind-slow", "L"),

@@ -13,7 +13,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.core.reduce import assertions, readable
+from reprokit.core.reduce import assertions, readable, two_processes
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.minimize import minimization, program_source, proof, proven
@@ -138,10 +138,12 @@ def prove_recorded_program(
     if not text:
         return
     text, has_check = _checking(text, case)
-    text = redactor.redact_python(text)
+    text = redactor.redact_python(two_processes.with_writer(text, case.plan))
     folder.mkdir()
     result, reason = None, NO_CHECK
-    if has_check:
+    if case.plan is not None and case.plan.why_not:
+        reason = case.plan.why_not
+    elif has_check:
         limits = minimization.probe_limits_of(case).relaxed()
         if case.verdict.kind != "hang":  # the whole target needs the time of the failing run
             limits = dataclasses.replace(

@@ -27,7 +27,7 @@ def announcement_of(state: State) -> list[str]:
 def next_steps(state: State) -> list[str]:
     """Return what the later steps of this capture do, in words."""
     request, steps = state.request, []
-    if follow_up.wants_follow_up(request, state.verdict, state.ended):
+    if not state.seen.stage and follow_up.wants_follow_up(request, state.verdict, state.ended):
         steps.append("run it again for a shorter time to learn more about the hang")
     if study_steps.can_locate(state):
         steps.append(run_ablation.LOCATING.replace("locating", "locate"))

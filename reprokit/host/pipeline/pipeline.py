@@ -16,7 +16,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TransformersModel, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
-from reprokit.host.experiments import eager_vs_compiled, follow_up
+from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
 from reprokit.host.minimize.proven import Candidate
 from reprokit.host.pack import contents
 from reprokit.host.pipeline import announcement, own_kernel, run_steps, study_steps
@@ -54,6 +54,7 @@ def capture_target(
         finally:
             state.study.close()
             eager_vs_compiled.delete_results(run_dir.path)
+            run_cache_stages.delete_caches(run_dir.path)
             run_dir.release_lock()
 
 
@@ -216,6 +217,15 @@ COMPARE = Step(
     "comparison.json",
     may=_may_run,
 )
+COMPARE_CACHES = Step(
+    "caches",
+    run_steps.compare_caches,
+    lambda s: (
+        run_steps.may_hide_more(s) and s.request.checks_caches and not s.seen.has_fake_tensors
+    ),
+    "caches.json",
+    may=_may_run,
+)
 COMPILE_KERNELS = Step(
     "kernels",
     run_steps.compile_kernels,
@@ -250,7 +260,7 @@ ANNOUNCE = Step(
 FOLLOW_UP = Step(
     "questions",
     run_steps.follow_up_hang,
-    lambda s: follow_up.wants_follow_up(s.request, s.verdict, s.ended),
+    lambda s: not s.seen.stage and follow_up.wants_follow_up(s.request, s.verdict, s.ended),
     "answers.json",
     may=_may_run,
 )
@@ -292,6 +302,7 @@ JUDGE = (
     OBSERVE,
     READ_PROBLEMS,
     COMPARE,
+    COMPARE_CACHES,
     COMPILE_KERNELS,
     ISOLATE_KERNEL,
     SIMULATE,

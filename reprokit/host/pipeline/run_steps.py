@@ -12,7 +12,13 @@ from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.experiments import compare_simulated, eager_vs_compiled, follow_up, kernel_checks
+from reprokit.host.experiments import (
+    compare_simulated,
+    eager_vs_compiled,
+    follow_up,
+    kernel_checks,
+    run_cache_stages,
+)
 from reprokit.host.pipeline import own_kernel
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
@@ -41,8 +47,9 @@ def run_target(state: State) -> State:
         )
     calls.say(f"running {request.target.words}; its files are in {path}")
     try:
+        first = run_cache_stages.request_of_first_run(request, path)
         outcome = supervise.run_target_once(
-            eager_vs_compiled.request_with_results(request, path),
+            eager_vs_compiled.request_with_results(first, path),
             path,
             calls.show,
             calls.echo,
@@ -146,6 +153,16 @@ def compare_with_eager(state: State) -> State:
     missing: list[Missing] = []
     seen = eager_vs_compiled.compare_with_eager(
         state.request, state.seen, state.run_path, missing, state.callbacks.show
+    )
+    return dataclasses.replace(state, seen=seen).with_all_missing(missing)
+
+
+def compare_caches(state: State) -> State:
+    """Run the target again with the caches of its first run."""
+    state.callbacks.say("running it again with the caches of the first run")
+    missing: list[Missing] = []
+    seen = run_cache_stages.compare_caches(
+        state.request, state.seen, state.journals, state.run_path, missing, state.callbacks.show
     )
     return dataclasses.replace(state, seen=seen).with_all_missing(missing)
 

@@ -29,8 +29,12 @@ def wants_study(state: State) -> bool:
 
 
 def can_locate(state: State) -> bool:
-    """Return True for wrong results: their signature needs the part where they begin."""
-    return wants_study(state) and state.verdict.kind == "wrong-result"
+    """Return True for wrong results: their signature needs the part where they begin.
+
+    Those of a cache begin there.
+    """
+    is_wrong = state.verdict.kind == "wrong-result"
+    return wants_study(state) and is_wrong and not state.seen.stage
 
 
 def locate_failure(state: State) -> State:
@@ -139,10 +143,12 @@ def load_minimized(state: State) -> State | None:
 def can_ablate(state: State) -> bool:
     """Return True where the options ask for an ablation, and other backends can be tried.
 
-    A kernel has no other backend, nor has a CUDA graph that Inductor skipped.
+    A kernel has no other backend, nor has a cache, or a CUDA graph that Inductor skipped.
     """
-    is_of_inductor = state.seen.kernel or state.verdict.kind == "cudagraph-skip"
-    if not wants_study(state) or state.request.rungs == "none" or is_of_inductor:
+    has_one_backend = (
+        state.seen.kernel or state.seen.stage or state.verdict.kind == "cudagraph-skip"
+    )
+    if not wants_study(state) or state.request.rungs == "none" or has_one_backend:
         return False
     return not reducer.why_not_minimizable(state.verdict) or (
         state.request.rungs == "all" and not state.is_command

@@ -88,6 +88,10 @@ class ProbeLimits:
     """Overrides of a compiled run with which only the part of the compiler in the signature can
     cause wrong results.
     """
+    stage: str = ""
+    """The stage of a cache in which the failure shows: the program starts the writer of the cache
+    itself.
+    """
     is_slow: bool = False
     """A slow compile is wanted: one that is not complete at the deadline."""
 
@@ -191,6 +195,8 @@ def candidate_request(file: Path, python: str, limits: ProbeLimits) -> Request:
         line_repeats=limits.line_repeats,
         has_trace=False,
         most_breaks=limits.most_breaks,
+        stage=limits.stage,
+        has_writer=bool(limits.stage),
     )
 
 

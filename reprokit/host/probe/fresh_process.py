@@ -112,6 +112,10 @@ def _run(
         "TORCHINDUCTOR_CACHE_DIR": str(folder / run_names.CACHE_FOLDER),
         "TRITON_CACHE_DIR": str(folder / run_names.CACHE_FOLDER / "triton"),
     }
+    if (
+        limits.stage
+    ):  # the cache of the writer is empty, and the checks of the C++ compiler are slow
+        own |= {"TORCHINDUCTOR_VEC_ISA_OK": "1", run_names.CACHES_VARIABLE: "1"}
     own |= {**launch.simulation_variables(limits.gpu), **variables}
     request = dataclasses.replace(
         request, stall_s=max(request.stall_s, MIN_STALL_S), cwd=cwd, variables=own

@@ -64,6 +64,12 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
         words += ["--line-repeats", str(request.line_repeats)]
     if request.escalate is not None:
         words.append("--escalate" if request.escalate else "--no-escalate")
+    if request.checks_caches:
+        words.append("--caches")
+    for name, setting in request.cache_change.items():
+        words += ["--cache-change", f"{name}={setting}"]
+    if request.cache_python:
+        words += ["--cache-python", request.cache_python]
     if not request.minimizes:
         words.append("--no-minimize")
     elif request.budget_s != Request.budget_s:

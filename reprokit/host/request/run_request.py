@@ -77,6 +77,14 @@ class Request:
     """Compare the results with those of eager mode if nothing else fails. A command runs once more
     in each mode.
     """
+    checks_caches: bool = False
+    """Run the target again with the caches that its first run filled."""
+    cache_change: dict[str, str] = field(default_factory=dict)
+    """The settings of the stage ``changed``: environment variables, and settings of torch by their
+    full names.
+    """
+    cache_python: str = ""
+    """The interpreter of the stage ``changed``; empty: that of the other stages."""
     rungs: str = "few"
     """Which ablation steps run after a failure: ``none``, ``few``, or ``all``, which run after a
     success too.
@@ -93,6 +101,13 @@ class Request:
     """Seconds between dumps of the stacks while the target advances; 0: dump only while there is no
     progress.
     """
+    stage: str = ""
+    """The stage of a comparison of caches in which this run is the reader."""
+    has_writer: bool = False
+    """The command starts the writer of the cache itself, as its child."""
+    save_artifacts: str = ""
+    load_artifacts: str = ""
+    """The file of artifacts that a factory target saves at its end, or loads before its calls."""
     variables: dict[str, str] = field(default_factory=dict)
     """Additional environment variables of the target, for a follow-up run."""
 
@@ -104,7 +119,9 @@ class Request:
         )
 
 
-UNSAVED_FIELDS = frozenset({"cwd", "variables"})
+UNSAVED_FIELDS = frozenset(
+    {"cwd", "variables", "stage", "has_writer", "save_artifacts", "load_artifacts"}
+)
 """Fields that belong to one run of a request; all other fields are in ``run.json``."""
 
 
@@ -154,5 +171,7 @@ def factory_spec(request: Request) -> RunSpec:
         gpu=request.gpu,
         tensor_parallel=request.tensor_parallel,
         is_compiled=request.compile_it,
+        save_artifacts=request.save_artifacts,
+        load_artifacts=request.load_artifacts,
         measure_s=request.measure_s,
     )

@@ -52,6 +52,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
+CACHES = "caches"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
@@ -74,6 +75,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     SIMULATION: (
         "agent/simulate",
         "core/shared/simulation.py",
+    ),
+    CACHES: (
+        "agent/target/cache_artifacts.py",
+        "agent/torch_hooks/cache_hooks.py",
+        "core/shared/contract/cache_events.py",
     ),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
@@ -103,6 +109,8 @@ def agent_parts_of_environment(environ: Mapping[str, str]) -> frozenset[str]:
         parts |= {RESULTS, PLAIN}
     if environ.get(run_names.GPU_VARIABLE):
         parts |= {CODEGEN, SIMULATION}
+    if environ.get(run_names.CACHES_VARIABLE):
+        parts.add(CACHES)
     return frozenset(parts)
 
 

@@ -11,12 +11,14 @@ from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
+from reprokit.core.records.caches import cache_stages, cache_uses
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.cache_events import CacheUsed
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import (
     AgentProblem,
@@ -148,6 +150,8 @@ def read_observation(
     graphs = graph_records.read_graph_records(
         journals.events_of_type(Graph), journals.events_of_type(GraphDone), ranks_of
     )
+    failing_pid = raiser or (pid if outcome.is_timed_out else None)
+    stage, compared = _reader_of_stage(request, outcome, journals, failing_pid)
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -201,11 +205,13 @@ def read_observation(
         has_finished=bool(journals.events_of_type(Finished)),
         is_command=request.target.kind == "command",
         has_fake_tensors=journals.last_event_of_type(Weights).kind == "fake",
-        comparison=result_comparison.comparison_of_ranks(journals.events_of_type(Compared)),
+        comparison=result_comparison.comparison_of_ranks(compared),
         entry=_entry(journals, graphs),
         own_backend=next(iter(_own(e.backend for e in journals.events_of_type(OwnCode))), ""),
         own_passes=_own(place for e in journals.events_of_type(OwnCode) for place in e.passes),
         simulated=_simulated(journals),
+        stage=stage,
+        missed=_missed(outcome, journals) if request.has_writer and stage else (),
         growth=files.read_json_object(run_path / run_names.GROWTH_FILE),
         stderr_tail=stderr_tail,
         oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
@@ -219,6 +225,35 @@ def _entry(journals: Journals, graphs: Sequence[GraphRecord]) -> str:
     if entry in ("", entry_programs.COMPILE) and any(g.level == "export" for g in graphs):
         return entry_programs.AOTINDUCTOR
     return entry
+
+
+def _reader_of_stage(
+    request: Request, outcome: RunOutcome, journals: Journals, failing_pid: int | None
+) -> tuple[str, list[Compared]]:
+    """Return the stage of a run, and the comparisons of results that count for it.
+
+    In a program of two processes the first process of the run is the reader of the cache, and its
+    child is the writer. The stage is empty if the writer fails: that is no failure of the cache.
+    """
+    compared = journals.events_of_type(Compared)
+    if not request.has_writer:
+        return request.stage, compared
+    own = [e for e in compared if e.pid == outcome.main_pid]
+    of_writer = result_comparison.comparison_of_ranks(e for e in compared if e not in own)
+    # with a changed setting, the results of eager are those of the reader
+    is_alike = request.stage != cache_stages.CHANGED
+    is_writer_wrong = is_alike and of_writer is not None and bool(of_writer.wrong)
+    if is_writer_wrong or failing_pid not in (None, outcome.main_pid):
+        return "", compared
+    return request.stage, own
+
+
+def _missed(outcome: RunOutcome, journals: Journals) -> tuple[cache_uses.MissedEntry, ...]:
+    """Return the missed entries of a program of two processes; its first process is the reader."""
+    uses = journals.events_of_type(CacheUsed)
+    wrote = [use for use in uses if use.pid != outcome.main_pid]
+    reads = [use for use in uses if use.pid == outcome.main_pid]
+    return cache_uses.missed_entries(cache_uses.stored_keys(wrote), wrote, reads)
 
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:

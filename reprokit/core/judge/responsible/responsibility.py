@@ -26,6 +26,8 @@ process.
 """
 UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
 """Responsible party -> the repository that takes its issues."""
+_OF_COMPILER = re.compile(r"TORCH|TRITON|torch\.|--python")
+"""The settings of the compiler and of the interpreter, in contrast to variables of a program."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
 _DRIVER = re.compile(
@@ -65,6 +67,8 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         return Responsible("reprokit", (verdict.reason,), verdict.detail)
     questions = (
         _machine,
+        _damaged_file,
+        _stale_key,
         _driver,
         _gpu_kernel,
         _unjudged,
@@ -126,6 +130,35 @@ def _gpu_kernel(verdict: Verdict, seen: Observation) -> Responsible | None:
         return Responsible("torch", (why,))
     why = f"A kernel had the error '{error}', and nothing shows which code launched it."
     return Responsible("unknown", (why,))
+
+
+def _damaged_file(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a file of a cache that was damaged after the compiler wrote it, or that a killed
+    compiler did not complete.
+    """
+    failing = next((stage for stage in seen.stages if stage.name == verdict.stage), None)
+    if failing is None or not failing.damaged:
+        return None
+    file = failing.damaged[0]
+    why = f"The cache had a damaged file before the stage: {file.name}: {file.what}."
+    return Responsible("machine", (why,), file.name)
+
+
+def _stale_key(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a pass of the program that depends on a variable of the program, which its key in
+    the cache does not contain.
+    """
+    failing = next((stage for stage in seen.stages if stage.name == verdict.stage), None)
+    if verdict.kind != "wrong-result" or failing is None or not seen.own_passes:
+        return None
+    names = [name for name in failing.settings if not _OF_COMPILER.match(name)]
+    if not failing.settings or names != list(failing.settings):
+        return None
+    why = (
+        f"A fresh compile depends on {', '.join(names)}, a variable of the program; the cache knows"
+        " the program's own passes only by their uuid(), which did not change."
+    )
+    return Responsible("user", (why,), seen.own_passes[0])
 
 
 def _unjudged(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -92,6 +92,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ("backend", r"torch/_inductor/compile_fx\.py|torch/_dynamo/(repro|backends)/.*", r".*"),
     ("backend", r"torch/_dynamo/output_graph\.py", r"_?call_user_compiler"),
     ("dynamo-trace", r"torch/_dynamo/(output_graph|convert_frame)\.py", r".*"),
+    ("cache-load", r"torch/compiler/_cache\.py", r".*"),
     ("build", r"<agent>", r"build_target"),
     ("import", r"<frozen>", r".*"),
 )
@@ -125,6 +126,7 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
     (r"stage:build", "build"),
     (r"stage:eager-\d+", "eager"),
     (r"stage:call-\d+", "run"),
+    (r"stage:(load|save)", "cache-load"),
 )
 
 TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
@@ -155,6 +157,7 @@ PHASE_WORDS = {
     "ptx": "compiling a Triton kernel to PTX",
     "ptxas": "assembling a Triton kernel with ptxas",
     "worker-wait": "waiting for a compile worker",
+    "cache-load": "loading or saving the artifacts of a cache",
     "kernel-run": "running compiled code",
     "collective": "in a collective operation",
 }
@@ -162,7 +165,7 @@ PHASE_WORDS = {
 
 COMPILE_PHASES = frozenset(
     {"dynamo-trace", "guards", "partition", "aot", "fx-passes", "cpp-build", "triton-compile"}
-    | {"export", "worker-wait", "codegen", "scheduler", "lowering", "backend"}
+    | {"export", "worker-wait", "codegen", "scheduler", "lowering", "backend", "cache-load"}
     | set(TRITON_STAGES)
 )
 """Phases of the compiler, in contrast to those of the target and of compiled code."""

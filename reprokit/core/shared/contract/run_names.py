@@ -21,6 +21,8 @@ RESULTS_VARIABLE = "REPROKIT_RESULTS"
 RESULTS_DIR_VARIABLE = "REPROKIT_RESULTS_DIR"
 OVERRIDES_VARIABLE = "REPROKIT_OVERRIDES"
 """The settings that are different for this compile, as JSON."""
+CACHES_VARIABLE = "REPROKIT_RUN_CACHES"
+"""If it is set, look-ups in the caches of compiled graphs are journaled."""
 OUR_VARIABLES = (
     "REPROKIT_RUN_",
     "REPROKIT_WATCHDOG_",
@@ -34,6 +36,8 @@ with ``REPROKIT_`` are not ours.
 
 AGENT_FOLDER = "agent"
 CACHE_FOLDER = "cache"
+CACHES_FOLDER = "caches"
+"""The caches of the stages of ``--caches``, and their runs."""
 EAGER_FOLDER = "eager"
 """The run without torch.compile."""
 FOLLOW_UP_FOLDER = "escalate"

@@ -37,6 +37,10 @@ class RunSpec:
     """This process runs as each rank in turn, in a fake process group."""
     is_compiled: bool = True
     """False runs the target without torch.compile."""
+    save_artifacts: str = ""
+    """The file for the artifacts of ``torch.compiler.save_cache_artifacts``; empty: none."""
+    load_artifacts: str = ""
+    """The file of artifacts that are loaded before the first call; empty: none."""
     measure_s: float = 0.0
     """The seconds for which eager and compiled calls are timed in turns."""
 

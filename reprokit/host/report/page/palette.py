@@ -29,6 +29,7 @@ PHASE_COLOURS = {
     "triton-compile": ("#e2b8ec", "#662d74"),
     **dict.fromkeys(TRITON_STAGES, ("#eed6f4", "#5a3a64")),
     "worker-wait": ("#cdc4bb", "#4f4842"),
+    "cache-load": ("#e3d5c8", "#574636"),
     "kernel-run": ("#8fd3ee", "#155a75"),
     "collective": ("#bcd0a5", "#40551f"),
     OTHER: ("#e6e8eb", "#333a43"),

@@ -1,0 +1,265 @@
+"""Run the target again with the caches that its first run filled.
+
+Each stage is a run in a new process, with its own copy of a cache folder, so that a stage changes
+neither the cache of the user nor that of another stage. The results of a stage are compared with
+those of a fresh compile with the same settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.judge.verdict import judge_run
+from reprokit.core.records.caches import cache_stages as records
+from reprokit.core.records.caches import cache_uses
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.cache_events import CacheUsed
+from reprokit.host.experiments import cache_files
+from reprokit.host.probe.candidate import role_variables
+from reprokit.host.request.run_request import Request
+from reprokit.host.run import observation_reader, run_directory, supervise
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.run.run_directory import RESULTS_FOLDER
+from reprokit.host.system import deletion, host_log
+
+DEFAULT_CHANGE = {"torch._inductor.config.epilogue_fusion": "False"}
+"""A setting that must change the key of each graph."""
+ARTIFACTS_FILE = "artifacts"
+MAX_COPIED_BYTES = 4 << 30
+"""A larger cache folder of the user is not copied."""
+REFERENCE = "reference"
+"""The stage ``changed`` without the cache of the first run."""
+
+
+def request_of_first_run(request: Request, run_path: Path) -> Request:
+    """Return the request, changed so that its run leaves its cache and its artifacts."""
+    if not request.checks_caches:
+        return request
+    folder = run_path / run_names.CACHES_FOLDER
+    folder.mkdir(exist_ok=True)
+    changed = _with_cache(request, folder / records.COLD)
+    return (
+        changed
+        if request.target.kind == "command"
+        else dataclasses.replace(changed, save_artifacts=str(folder / ARTIFACTS_FILE))
+    )
+
+
+def delete_caches(run_path: Path) -> None:
+    """Delete the caches and the artifacts of all stages."""
+    folder = run_path / run_names.CACHES_FOLDER
+    for name in (*records.STAGE_WORDS, REFERENCE):
+        deletion.delete_path(folder / name, inside=run_path)
+        deletion.delete_path(folder / f"run-{name}" / RESULTS_FOLDER, inside=run_path)
+    deletion.delete_path(folder / ARTIFACTS_FILE, inside=run_path)
+
+
+def compare_caches(
+    request: Request,
+    seen: Observation,
+    journals: Journals,
+    run_path: Path,
+    missing: list[Missing],
+    show: supervise.Show | None,
+) -> Observation:
+    """Return the observation of the first stage that fails, or ``seen`` with all stages.
+
+    Add to ``missing`` which stages did not run.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted a stage.
+    """
+    runner = _StageRunner(request, seen, journals, run_path, missing, show)
+    try:
+        for name in records.STAGE_WORDS:
+            if name == records.COLD:
+                runner.note_first_run()
+            elif why := runner.why_not(name):
+                missing.append(Missing(f"stage {name}", why))
+            elif name != records.OWN or runner.own_folder:
+                failing = runner.run_stage(name)
+                if failing is not None:
+                    return failing
+        return dataclasses.replace(seen, stages=tuple(runner.stages))
+    finally:
+        delete_caches(run_path)
+
+
+class _StageRunner:
+    """Runs the stages after the first run of a target."""
+
+    def __init__(
+        self,
+        request: Request,
+        seen: Observation,
+        journals: Journals,
+        run_path: Path,
+        missing: list[Missing],
+        show: supervise.Show | None,
+    ) -> None:
+        self._request, self._seen, self._run_path = request, seen, run_path
+        self._folder = run_path / run_names.CACHES_FOLDER
+        self._missing, self._show = missing, show
+        self._wrote = journals.events_of_type(CacheUsed)
+        named = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "")
+        self.own_folder = Path(named) if named and Path(named).is_dir() else None
+        self.stages: list[records.CacheStage] = []
+
+    def note_first_run(self) -> None:
+        """Add the row of the first run, which found an empty cache."""
+        seen, uses = self._seen, cache_uses.count_uses(self._wrote)
+        self.stages.append(
+            records.CacheStage(records.COLD, "ok", seen.seconds, seen.cpu_s, dict(uses))
+        )
+
+    def why_not(self, name: str) -> str:
+        """Return why a stage cannot run; empty if it can."""
+        is_command = self._request.target.kind == "command"
+        if name == records.OWN and self.own_folder and not _is_small(self.own_folder):
+            return f"the cache folder of the environment has more than {MAX_COPIED_BYTES >> 30} GiB"
+        if name == records.LOADED and is_command:
+            return "the program of a command decides itself what it saves and loads"
+        if name == records.CHANGED and is_command and not self._request.cache_change:
+            return "no --cache-change names a setting"
+        artifacts = self._folder / ARTIFACTS_FILE
+        if name == records.LOADED and not (artifacts.is_file() and artifacts.stat().st_size):
+            return "torch saved no artifacts"
+        return ""
+
+    def run_stage(self, name: str) -> Observation | None:
+        """Run one stage; return its observation if it fails."""
+        cache = self._folder / name
+        reference = self._run_path / RESULTS_FOLDER
+        request, settings = self._request, tuple[str, ...]()
+        if name == records.CHANGED:
+            request, settings = self._with_change()
+            fresh, _ = self._run(REFERENCE, request, self._folder / REFERENCE, None)
+            verdict = judge_run(fresh)
+            if verdict.kind != "ok":
+                self._missing.append(
+                    Missing("stage changed", f"a fresh compile fails too: {verdict.reason}")
+                )
+                return None
+            reference = self._folder / f"run-{REFERENCE}" / RESULTS_FOLDER
+        if name == records.LOADED:
+            artifacts = str(self._folder / ARTIFACTS_FILE)
+            request = dataclasses.replace(request, load_artifacts=artifacts)
+            cache.mkdir()
+        else:
+            source = self.own_folder if name == records.OWN else None
+            shutil.copytree(source or self._folder / records.COLD, cache, symlinks=True)
+        damaged = cache_files.damaged_files(cache)
+        stored = cache_files.stored_keys(cache)
+        if name == records.LOADED:
+            stored = cache_uses.stored_keys(self._wrote)
+        seen, uses = self._run(name, dataclasses.replace(request, stage=name), cache, reference)
+        if name != records.CHANGED:
+            wrote = () if name == records.OWN else self._wrote
+            missed = cache_uses.missed_entries(stored, wrote, uses)
+            seen = dataclasses.replace(seen, missed=missed)
+        verdict = judge_run(seen)
+        self.stages.append(
+            records.CacheStage(
+                name,
+                verdict.kind,
+                seen.seconds,
+                seen.cpu_s,
+                cache_uses.count_uses(uses),
+                settings,
+                damaged if verdict.kind != "ok" else (),
+            )
+        )
+        if verdict.kind == "ok":
+            return None
+        first = self._seen
+        return dataclasses.replace(
+            seen,
+            stages=tuple(self.stages),
+            graphs=first.graphs,
+            own_backend=first.own_backend,
+            own_passes=first.own_passes,
+        )
+
+    def _with_change(self) -> tuple[Request, tuple[str, ...]]:
+        request = self._request
+        python = request.cache_python
+        change = request.cache_change or ({} if python else DEFAULT_CHANGE)
+        # the value of an environment variable may be private
+        shown = tuple(f"{n}={v}" if "." in n else n for n, v in change.items())
+        changed = dataclasses.replace(
+            request,
+            variables={**request.variables, **variables_of_change(change)},
+            python=python or request.python,
+        )
+        return changed, (*shown, *((f"--python {python}",) if python else ()))
+
+    def _run(
+        self, name: str, request: Request, cache: Path, reference: Path | None
+    ) -> tuple[Observation, list[CacheUsed]]:
+        """Run the target with a cache folder; compare its results with those in ``reference``."""
+        folder = self._folder / f"run-{name}"
+        run_directory.make_folders(folder)
+        for path in reference.rglob("compiled.pt") if reference is not None else ():
+            place = folder / RESULTS_FOLDER / path.parent.relative_to(reference or path)
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, place / "eager.pt")
+        is_random = self._seen.comparison is not None and self._seen.comparison.is_random
+        roles = {} if is_random else role_variables("compiled", folder)
+        request = _with_cache(request, cache)
+        request = dataclasses.replace(
+            request, has_trace=False, variables={**request.variables, **roles}
+        )
+        outcome = supervise.run_target_once(request, folder, self._show)
+        if outcome.is_interrupted:
+            raise KeyboardInterrupt
+        journals = observation_reader.read_journals(folder)
+        if name == REFERENCE:  # such as a setting that torch does not have
+            rows = observation_reader.find_missing(journals, folder, request)
+            self._missing += [row for row in rows if row not in self._missing]
+        seen = observation_reader.read_observation(request, outcome, folder, journals)
+        return seen, journals.events_of_type(CacheUsed)
+
+
+def variables_of_change(change: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that change settings.
+
+    A name with a dot is a setting of torch, any other an environment variable.
+    """
+    configs = {name: _setting(text) for name, text in change.items() if "." in name}
+    plain = {name: text for name, text in change.items() if "." not in name}
+    overrides = {run_names.OVERRIDES_VARIABLE: json.dumps({"configs": configs})} if configs else {}
+    return {**plain, **overrides}
+
+
+def _setting(text: str) -> Any:
+    """Return the value of a setting: a JSON value or a name of Python, or else the text."""
+    words = {"True": True, "False": False, "None": None}
+    with host_log.suppress(ValueError):
+        return words[text] if text in words else json.loads(text)
+    return text
+
+
+def _is_small(folder: Path) -> bool:
+    size = 0
+    for path in folder.rglob("*"):
+        with host_log.suppress(OSError):
+            size += path.lstat().st_size
+        if size > MAX_COPIED_BYTES:
+            return False
+    return True
+
+
+def _with_cache(request: Request, cache: Path) -> Request:
+    own = {
+        "TORCHINDUCTOR_CACHE_DIR": str(cache),
+        "TRITON_CACHE_DIR": str(cache / "triton"),
+        run_names.CACHES_VARIABLE: "1",
+    }
+    return dataclasses.replace(request, variables={**request.variables, **own})
