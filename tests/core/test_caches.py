@@ -11,7 +11,12 @@ from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.caches.cache_stages import CacheStage, DamagedFile
-from reprokit.core.records.caches.cache_uses import count_uses, missed_entries, stored_keys
+from reprokit.core.records.caches.cache_uses import (
+    MissedEntry,
+    count_uses,
+    missed_entries,
+    stored_keys,
+)
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce.two_processes import CachePlan, plan_of_observation, with_writer
@@ -121,6 +126,21 @@ def test_a_stale_key_is_the_programs_own_only_for_a_variable_of_the_program(
     verdict = judge_run(in_stage(seen, "changed", settings=settings))
     assert (verdict.kind, verdict.responsible) == ("wrong-result", party)
     assert "different results than a fresh compile" in verdict.reason
+
+
+def test_a_miss_is_the_programs_own_if_its_pass_changes_the_key() -> None:
+    """Without that evidence, nothing shows who is responsible for a miss."""
+    entry = MissedEntry("fx-graph", "k", ("post_grad_custom_post_pass",))
+    seen = Observation(exit_status=0, has_finished=True, own_passes=("mine.py:3",), missed=(entry,))
+    seen = in_stage(seen, "warm")
+    verdict = judge_run(seen)
+    assert (verdict.kind, verdict.responsible) == ("cache-miss", "user")
+    title = sign_verdict(verdict, seen).title
+    assert title == (
+        "cache-miss: cache-load | cached code: fx-graph key changes: post_grad_custom_post_pass"
+    )
+    unused = dataclasses.replace(seen, missed=(MissedEntry("fx-graph", "k"),))
+    assert judge_run(unused).responsible == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from reprokit.host.system import host_log
 
 FOLDERS = {"fx-graph": ("fxgraph", 2), "aot-autograd": ("aotautograd", 1)}
 """The folder of each cache, and the number of folders from it to the folder of a key."""
+DIGEST_CHARS = 51
 MAX_DAMAGED = 8
 _ELF, _ELF_HEADER_BYTES = b"\x7fELF", 64
 
@@ -43,7 +44,7 @@ def damaged_files(cache: Path) -> tuple[DamagedFile, ...]:
                 what = "the file is empty"
             elif path.suffix == ".so":
                 what = _damage_of_library(path, size)
-            elif name.parts[0] in entries and path.name != _digest(path.read_bytes()):
+            elif name.parts[0] in entries and _has_other_digest(path):
                 what = "its contents do not have the digest that is its name"
             if what:
                 found.append(DamagedFile(str(name), what, size))
@@ -52,9 +53,14 @@ def damaged_files(cache: Path) -> tuple[DamagedFile, ...]:
     return tuple(found)
 
 
+def _has_other_digest(path: Path) -> bool:
+    """Return True for an entry whose name is the digest of other contents."""
+    return len(path.name) == DIGEST_CHARS and path.name != _digest(path.read_bytes())
+
+
 def _digest(content: bytes) -> str:
-    """Return the name that torch gives to a file with these contents."""
-    return base64.b32encode(hashlib.sha256(content).digest())[:51].decode().lower()
+    """Return the name that torch 2.9 to 2.15 gives to an entry with these contents."""
+    return base64.b32encode(hashlib.sha256(content).digest())[:DIGEST_CHARS].decode().lower()
 
 
 def _damage_of_library(path: Path, size: int) -> str:

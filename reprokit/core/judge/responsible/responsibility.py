@@ -69,6 +69,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _machine,
         _damaged_file,
         _stale_key,
+        _missed_entry,
         _driver,
         _gpu_kernel,
         _unjudged,
@@ -159,6 +160,19 @@ def _stale_key(verdict: Verdict, seen: Observation) -> Responsible | None:
         " the program's own passes only by their uuid(), which did not change."
     )
     return Responsible("user", (why,), seen.own_passes[0])
+
+
+def _missed_entry(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a pass of the program whose key in the cache is different in each process."""
+    if verdict.kind != "cache-miss":
+        return None
+    changed = [part for entry in seen.missed for part in entry.changed]
+    if seen.own_passes and any("custom" in part for part in changed):
+        why = f"The key changes with {', '.join(changed)}, which is the program's own pass."
+        return Responsible("user", (why,), seen.own_passes[0])
+    return Responsible(
+        "unknown", ("Nothing shows whether the two processes ran the same program.",)
+    )
 
 
 def _unjudged(verdict: Verdict, seen: Observation) -> Responsible | None:
