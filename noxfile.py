@@ -58,6 +58,14 @@ def versions(session: nox.Session) -> None:
 
 
 @nox.session
+def gpu(session: nox.Session) -> None:
+    """The checks on a CUDA device, at most 30 minutes: ``nox -s gpu -- --gpu-results FILE``."""
+    session.run(
+        PYTHON, "-m", "pytest", "-n", "0", "-m", "gpu", "-rs", "tests/gpu", *session.posargs
+    )
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """The documentation site, built strictly, and the tests of what it says."""
     session.run(PYTHON, "-m", "mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})

@@ -16,7 +16,11 @@ from tests.support import environments, requirements  # noqa: E402
 from tests.support.browser import Browser, find_browser  # noqa: E402
 from tests.support.reprokit_calls import CallResult, reprokit, shared_call  # noqa: E402
 
-pytest_plugins = ["tests.support.cpu_times", "tests.support.system_packages"]
+pytest_plugins = [
+    "tests.support.cpu_times",
+    "tests.support.gpu_results",
+    "tests.support.system_packages",
+]
 
 environments.add_site_to_path()
 
@@ -65,14 +69,6 @@ def write(tmp_path: Path) -> Any:
 def browser(pytestconfig: pytest.Config) -> Browser:
     """A headless Chromium; skips the test if there is none."""
     return find_browser(pytestconfig)
-
-
-@pytest.fixture
-def cuda_device() -> None:
-    """Skip the test if torch has no CUDA device."""
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("torch has no CUDA device")
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ ELSEWHERE = {
     "graph_break": "test_silent.py",
     "max_autotune": "test_samples.py",
     "symmetric_memory": "test_samples.py",
-    "cuda_graph_capture": "test_samples.py",
+    "cuda_graph_capture": "../gpu/test_gpu.py",
     "triton_architecture": "test_kernel.py",
 }
 """Samples that need more than one capture."""
@@ -179,19 +179,6 @@ def test_symmetric_memory_in_a_different_module_is_not_a_compiler_bug(tmp_path: 
     ]
     assert places["torch.distributed._symmetric_memory"] == "module"
     assert_judged_alike(done)
-
-
-@pytest.mark.usefixtures("cuda_device")
-def test_a_compile_inside_a_cuda_graph_capture(tmp_path: Path) -> None:
-    """The sample fails in the capture; with either workaround it passes."""
-    command = (sys.executable, ROOT / "samples" / "cuda_graph_capture.py")
-    done = reprokit("capture", "--output-dir", tmp_path / "a", "--json", "--", *command)
-    assert done.status == 1 and done.kind in ("exception", "error-in-eager"), done.out
-    for cure in ("--warm", "--managed"):
-        done = reprokit(
-            "capture", "--output-dir", tmp_path / cure[2:], "--json", "--", *command, cure
-        )
-        assert (done.status, done.kind) == (0, "ok"), done.out
 
 
 BUGS = ROOT / "tests" / "bugs"

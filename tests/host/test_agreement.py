@@ -13,6 +13,7 @@ import pytest
 
 from reprokit.core.experiments.simulated_vs_real import (
     RunSummary,
+    count_alike,
     list_disagreements,
     summarise_run,
 )
@@ -55,7 +56,9 @@ def test_names_and_properties_of_the_device_are_no_disagreement() -> None:
     """The same kernel with a different number, and with a different device in its decorators, is
     not a disagreement.
     """
-    assert list_disagreements(side([module("add_0", 90)]), side([module("add_1", 80)])) == ()
+    real, simulated = side([module("add_0", 90)]), side([module("add_1", 80)])
+    assert list_disagreements(real, simulated) == ()
+    assert count_alike(real, simulated) == {"graphs": 1, "kernels": 1}
 
 
 def test_each_kind_of_disagreement_is_a_sentence() -> None:
@@ -105,8 +108,10 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
     ), rows
     assert not any("nodes on the device" in row or "ends as" in row for row in rows), rows
     report = json.loads((done.run_path / run_names.SIMULATED_FILE).read_text())
+    assert len(list((done.run_path / "simulated" / "kernels").glob("*.py"))) == 1
     assert (
         report["kernels"] == [0, 1]
         and report["graphs"] == [2, 2]
+        and report["alike"] == {"graphs": 2, "kernels": 0}
         and report["device"] == report["simulation"]
     )

@@ -51,7 +51,11 @@ def reprokit_command(*words: str) -> list[str]:
 
 
 def reprokit(
-    *words: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any
+    *words: str | Path,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    timeout_s: float = CALL_TIMEOUT_S,
+    **more: Any,
 ) -> CallResult:
     """Call reprokit and wait for it. The call itself must never print a traceback."""
     command = reprokit_command(*map(str, words))
@@ -61,7 +65,7 @@ def reprokit(
         env=env or clean_environ(),
         capture_output=True,
         text=True,
-        timeout=CALL_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
         **more,
     )

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.environments import ROOT
 
-TORCH_FOLDERS = ("tests/agent", "tests/cli")
+TORCH_FOLDERS = ("tests/agent", "tests/cli", "tests/gpu")
 """All tests below these folders have the marker torch."""
 MARKER_OF_FIXTURE = {"browser": "browser", "slurm": "slurm", "cuda_device": "gpu"}
 """A test that uses the fixture gets the marker."""

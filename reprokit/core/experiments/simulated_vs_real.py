@@ -107,6 +107,13 @@ def list_disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ..
     return tuple(rows)
 
 
+def count_alike(real: RunSummary, simulated: RunSummary) -> dict[str, int]:
+    """Return how many graphs and how many kernels both runs have."""
+    graphs = Counter(real.graphs) & Counter(simulated.graphs)
+    kernels = real.kernels.keys() & simulated.kernels.keys()
+    return {"graphs": graphs.total(), "kernels": len(kernels)}
+
+
 def _limited(rows: list[str]) -> list[str]:
     more = len(rows) - MAX_ROWS
     return rows[:MAX_ROWS] + ([f"and {more} more of this kind"] if more > 0 else [])

@@ -67,6 +67,7 @@ def compare_with_simulation(
         "simulation": sides[1].title,
         "kernels": [len(side.kernels) for side in sides],
         "graphs": [len(side.graphs) for side in sides],
+        "alike": simulated_vs_real.count_alike(*sides),
     }
     files.write_json(run_path / run_names.SIMULATED_FILE, comparison)
     count = f"{len(sides[0].graphs)} graphs, {len(sides[0].kernels)} Triton kernels"
