@@ -113,6 +113,7 @@ class ResultRecorder:
         if model is None:
             return lambda function: self.compile(function, **options)
         is_compiled = self.role == "compiled"
+        recorded: Any
         if isinstance(model, torch.nn.Module):
             wrapper = (
                 self.real(model, **options) if is_compiled else self.real(model, backend="eager")

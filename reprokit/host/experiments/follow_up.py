@@ -26,6 +26,8 @@ from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files
 
 SHORT_STALL_S = 20.0
+START_S = 60.0
+"""Additional seconds for the start of a run without torch.compile."""
 WORKER_WAIT_S = 10
 LOG_LINES = 12
 
@@ -150,11 +152,18 @@ def check_eager(
 ) -> Observation:
     """Run the target without torch.compile, and return ``seen`` with the result.
 
-    A failure is one of the compiler only where the eager run is healthy.
+    A failure is one of the compiler only where the eager run is healthy. The run has more time than
+    the compiled one, and it hangs only if it gets as far: on a busy machine, the import of torch
+    and the construction of a large model can take longer than a short deadline.
     """
     folder = run_path / run_names.EAGER_FOLDER
     run_directory.make_folders(folder)
-    plain = dataclasses.replace(request, compile_it=False)
+    deadline_s = request.deadline_s
+    plain = dataclasses.replace(
+        request,
+        compile_it=False,
+        deadline_s=None if deadline_s is None else deadline_s + START_S,
+    )
     outcome = supervise.run_target_once(plain, folder, show)
     eager = observation_reader.read_observation(
         plain, outcome, folder, observation_reader.read_journals(folder)
@@ -165,7 +174,9 @@ def check_eager(
         )
     if outcome.is_timed_out:
         detail = f"it did not end within {outcome.seconds:.0f} s without torch.compile"
-        return dataclasses.replace(seen, eager="hangs", eager_detail=detail)
+        is_behind = _has_called(seen) and not _has_called(eager)
+        detail += ", and had not called the model" if is_behind else ""
+        return dataclasses.replace(seen, eager="" if is_behind else "hangs", eager_detail=detail)
     if eager.has_finished and eager.exit_status == 0:
         return dataclasses.replace(
             seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s"
@@ -174,6 +185,11 @@ def check_eager(
     return dataclasses.replace(
         seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised
     )
+
+
+def _has_called(seen: Observation) -> bool:
+    """Return whether the run of a factory target was in a call of the model when it ended."""
+    return any(name.startswith(("stage:call", "stage:eager")) for name in seen.open_events)
 
 
 def _eager_detail(eager: Observation) -> str:
