@@ -39,10 +39,38 @@ BACKWARD = (
     "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\nout ="
     " torch.compile(f)(x)\nout.sum().backward()\n"
 )
+EXPORTED = (
+    "import torch\nmodule = torch.nn.Module()\nmodule.forward = lambda x: x * 2\nx ="
+    " torch.randn(3)\nexported = torch.export.export(module, (x,))\nexported.module()(x)\n"
+)
+PRECOMPILED = (
+    "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3)\nwith torch.no_grad():\n"
+    "    print(torch.compile(f, fullgraph=True).aot_compile(((x,), {}))(x))\n"
+)
+
+
+class Entered:
+    """A model that a fake compiler has compiled."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(*args)
+
+    def module(self) -> Any:
+        return self.call
+
+    def aot_compile(self, inputs: Any) -> Any:
+        return self.call
 
 
 def run(text: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", lambda f, **options: lambda *args: wrong(f, args))
+    def enter(f: Any, *_: Any, **options: Any) -> Entered:
+        return Entered(lambda *args: wrong(f, args))
+
+    monkeypatch.setattr(torch, "compile", enter)
+    monkeypatch.setattr(torch.export, "export", enter)
     exec(compile(text, "repro.py", "exec"), {})
 
 
@@ -56,6 +84,8 @@ def right(f: Any, args: Any) -> Any:
         (PLAIN, OUTPUT, lambda f, args: f(*args) + 1),
         (NAMED, OUTPUT, lambda f, args: f(*args) + 1),
         (GLOBAL, OUTPUT, lambda f, args: f(*args) + 1),
+        (EXPORTED, OUTPUT, lambda f, args: f(*args) + 1),
+        (PRECOMPILED, OUTPUT, lambda f, args: f(*args) + 1),
         (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
         (BACKWARD, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
         (NAMED + "g(x)\n", OUTPUT, lambda f, args: f(*args) + 1),
@@ -84,6 +114,8 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         (PLAIN + "torch.compile(f)(x)\n", OUTPUT),
         (NAMED + "print(g(x))\n", OUTPUT),
         (NAMED + "g(x)\n", ARGUMENT),
+        (EXPORTED, ARGUMENT),
+        (PRECOMPILED, ARGUMENT),
         (BACKWARD, Difference(-1, "gradient of model.weight", "values", "compiled")),
         (PLAIN, Difference(0, "output", "aliasing", "unknown")),
     ],
