@@ -10,6 +10,9 @@ Runs that were tried and have no line in benchmarks/data/sightings.jsonl:
   seconds.
 - kernel_hangs with torch 2.9: the injected C++ needs usleep, which the header of that version does
   not declare.
+- jacfwd_trace, acosh_large and hessian_trace with torch 2.14 and 2.15, shift_clone and copy_then_mutate
+  with torch 2.15: the bugs are fixed.
+- jacfwd_dynamic with torch 2.14 and 2.15: Dynamo breaks the graph, which is a different failure.
 - local_class with torch 2.9: that version traces no class statement at all, which is a different gap.
 
 Some lines need an explanation:
