@@ -116,7 +116,7 @@ _BY_EVENT: tuple[tuple[str, str], ...] = (
         "codegen",
     ),
     (r"Scheduler\..*", "scheduler"),
-    (r"compile_file|CppCodeCache.*|.*cpp.*build.*", "cpp-build"),
+    (r"compile_file|CppCodeCache.*|AotCodeCompiler.*|.*cpp.*build.*", "cpp-build"),
     (r"async_compile\.(wait|precompile)|.*worker.*", "worker-wait"),
     (r"triton.*|CachingAutotuner.*", "triton-compile"),
     (r"PyCodeCache.*", "codegen"),
