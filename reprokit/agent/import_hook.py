@@ -102,9 +102,10 @@ def _before_torch() -> None:
 def _after_torch() -> None:
     """Install the parts that this run needs; the other parts are not copied to the target."""
     from ..core.shared.contract import run_names
-    from .torch_hooks import symbols, torch_trace
+    from .torch_hooks import operator_hooks, symbols, torch_trace
 
     symbols.attempt_hook(torch_trace.separate_handlers)
+    symbols.attempt_hook(operator_hooks.note_implementations)
     if os.environ.get(run_names.OVERRIDES_VARIABLE):
         from .experiments import overrides
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from reprokit.agent.record import graph_source
+from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
 
 
 def record(function: Any, *args: Any, **options: Any) -> str:
@@ -20,11 +21,9 @@ def record(function: Any, *args: Any, **options: Any) -> str:
     scripts: list[str] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
-        scripts.append(
-            graph_source.standalone_program(
-                gm, graph_source.describe_inputs(gm, inputs), level="dynamo", cid="0/0"
-            )
-        )
+        definitions = GraphDefinitions(gm)
+        facts = graph_source.describe_inputs(gm, inputs, definitions)
+        scripts.append(graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions))
         return gm
 
     torch._dynamo.reset()

@@ -178,10 +178,11 @@ def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
 
 CUSTOM = """
 import torch
+import factors
 
 @torch.library.custom_op("mine::scale", mutates_args=())
 def scale(x: torch.Tensor) -> torch.Tensor:
-    return x * 3
+    return x * factors.{factor}
 
 @scale.register_fake
 def _(x):
@@ -194,19 +195,49 @@ def picky(gm, inputs):
 
 torch.compile(lambda x: scale(x.sin()) + 1, backend=picky)(torch.randn(8))
 """
+FACTORS = """
+class Drawn:
+    def __init__(self):
+        self.value = 3
+
+    def __rmul__(self, other):
+        return other * self.value
+
+FACTOR, DRAWN = 3, Drawn()
+"""
+
+
+@pytest.mark.slow
+def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, tmp_path: Path) -> None:
+    """The script is not run again, so its graph is reduced: the repro has the operator, its fake
+    kernel, the constant of another file, and no other node.
+    """
+    write("factors.py", FACTORS)
+    file = write("script.py", ONLY_ONCE + CUSTOM.format(factor="FACTOR"))
+    words = ("--no-ablate", "--budget", "30", "--output-dir", tmp_path / "out")
+    done = capture(*words, "--", sys.executable, file)
+    assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], (
+        done.out
+    )
+    assert done.json["repro"], done.json["unproven"]
+    text = Path(done.json["repro"]).read_text()
+    assert "torch.library.custom_op('mine::scale'" in text and "register_fake" in text
+    assert "factors" not in text and "sin" not in text, text
 
 
 @pytest.mark.slow
 def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, tmp_path: Path) -> None:
-    """The operator is the script's own, and the script is not run again: the graph alone cannot
-    show the failure.
+    """An operator that uses an object with a state has no definition: the graph alone cannot show
+    the failure, and the result names the operator and the reason.
     """
-    file = write("script.py", ONLY_ONCE + CUSTOM)
-    done = capture("--budget", "10", "--output-dir", tmp_path / "out", "--", sys.executable, file)
-    assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], (
-        done.out
-    )
+    write("factors.py", FACTORS)
+    file = write("script.py", ONLY_ONCE + CUSTOM.format(factor="DRAWN"))
+    words = ("--no-ablate", "--budget", "10", "--output-dir", tmp_path / "out")
+    done = capture(*words, "--", sys.executable, file)
     assert_candidate(done, "run alone in a fresh process it")
+    notes = " ".join(done.json["minimized"]["notes"])
+    assert "mine::scale: Drawn cannot be written as Python text" in notes, notes
+    assert "changed copies of script.py are not run without your consent" in notes
 
 
 VALUES = """

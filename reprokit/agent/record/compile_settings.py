@@ -6,19 +6,16 @@ text and the definitions that the text uses.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import math
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from . import collectives, journal, program_code
+from .definitions.definition_writer import DefinitionWriter
 
 CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 NOT_THE_COMPILERS = frozenset(
@@ -27,8 +24,6 @@ NOT_THE_COMPILERS = frozenset(
 """Keys that change how a compile runs, but not its result."""
 OWN_KEYS: set[str] = set()
 """Keys that the agent itself changed in this process."""
-MAX_SOURCE_CHARS = 20_000
-"""Limit of the source text of one function or class."""
 
 
 _OWN_OPTIONS = re.compile(
@@ -69,27 +64,31 @@ class CompileSettings(TypedDict, total=False):
     world_size: int
 
 
-class _NoText(Exception):
-    """A value cannot be written as Python text."""
-
-
-class _Writer:
+class _Values:
     """Write values as Python text, and collect the definitions that the text uses."""
 
-    def __init__(self, base: _Writer | None = None) -> None:
-        self.sources: dict[str, str] = dict(base.sources) if base else {}
+    def __init__(self, base: _Values | None = None) -> None:
+        self._writer = base._writer if base else DefinitionWriter()
+        self._needed = set(base._needed) if base else set[str]()
         self.left_out: list[str] = list(base.left_out) if base else []
 
     def write_value(self, name: str, value: Any) -> str | None:
         """Return the text of ``value``; add it to ``left_out`` and return None if it has none."""
         try:
-            return _text(value, self.sources)
+            with self._writer.collect() as needed:
+                text = self._writer.expression(value)
         except Exception as problem:  # a user's object may raise anything when it is inspected
             self.left_out.append(f"{name}: {problem}")
             return None
+        self._needed |= needed
+        return text
+
+    def sources(self) -> list[str]:
+        """Return the definitions that the written values use."""
+        return self._writer.rows_for(self._needed)
 
 
-_config_writer, _configs = _Writer(), list[list[str]]()
+_config_values, _configs = _Values(), list[list[str]]()
 _journaled: dict[int, dict[str, dict[str, str]]] = {}
 """The last configuration that was written to the journal, by process id."""
 
@@ -106,7 +105,7 @@ def describe_settings(
     import torch
 
     settings: CompileSettings = {"backend": None, "options": {}, "dynamic": None}
-    writer = _Writer(_config_writer)
+    values = _Values(_config_values)
     wrapper = getattr(compiler_fn, "_torchdynamo_orig_backend", compiler_fn)
     settings["dynamic"] = getattr(wrapper, "dynamic", None)
     name = getattr(wrapper, "compiler_name", None)
@@ -121,15 +120,15 @@ def describe_settings(
         program_code.note_own_code(None if name == "inductor" else function, options)
     if name == "inductor":
         for key, value in options.items():
-            if (text := writer.write_value(key, value)) is not None:
+            if (text := values.write_value(key, value)) is not None:
                 settings["options"][str(key)] = text
     elif isinstance(name, str) and _is_registered(name):
         settings["backend"] = repr(name)
     elif name != "inductor":
-        settings["backend"] = writer.write_value("backend", function)
+        settings["backend"] = values.write_value("backend", function)
     settings["configs"] = _configs
-    settings["left_out"] = writer.left_out
-    settings["sources"] = list(writer.sources.values())
+    settings["left_out"] = values.left_out
+    settings["sources"] = values.sources()
     settings["grad"] = torch.is_grad_enabled()
     settings["autocast"] = [
         [device, str(torch.get_autocast_dtype(device))]
@@ -149,19 +148,19 @@ def note_configs(modules: Sequence[str] = CONFIGS) -> None:
     configuration that differs from that of the last compile in this process is journaled.
     ``modules`` are those that this compile does not patch before.
     """
-    global _config_writer, _configs
+    global _config_values, _configs
     changed = changed_configs(modules)
     texts = config_texts(changed)
     if _journaled.get(os.getpid()) != texts:
         _journaled[os.getpid()] = texts
         journal.write_event(events.ConfigChanged(changed=texts))
-    _config_writer, _configs = _Writer(), []
+    _config_values, _configs = _Values(), []
     for module, key, value, default in changed:
         is_put_back = _repr(value) == _repr(default)
         if (
             key not in NOT_THE_COMPILERS | OWN_KEYS
             and not is_put_back
-            and (text := _config_writer.write_value(key, value)) is not None
+            and (text := _config_values.write_value(key, value)) is not None
         ):
             _configs.append([module, key, text])
 
@@ -203,86 +202,3 @@ def _is_registered(name: str) -> bool:
 
     known = getattr(registry, "_COMPILER_FNS", {}), getattr(registry, "_BACKENDS", {})
     return any(name in names for names in known)
-
-
-def _text(value: Any, sources: dict[str, str]) -> str:
-    import torch
-
-    # not isinstance: a member of an Enum may be an int too
-    if value is None or type(value) in (bool, int, float, str):
-        return (
-            repr(value)
-            if not isinstance(value, float) or math.isfinite(value)
-            else f'float("{value}")'
-        )
-    if isinstance(value, (list, tuple, set, frozenset)) and len(value) < 200:
-        inner = ", ".join(_text(v, sources) for v in value)
-        if isinstance(value, list):
-            return f"[{inner}]"
-        return (
-            f"({inner}{',' if len(value) == 1 else ''})"
-            if isinstance(value, tuple)
-            else f"{{{inner}}}"
-            if value
-            else "set()"
-        )
-    if isinstance(value, dict) and len(value) < 200:
-        return (
-            "{"
-            + ", ".join(f"{_text(k, sources)}: {_text(v, sources)}" for k, v in value.items())
-            + "}"
-        )
-    if isinstance(value, (torch.dtype, torch.device)):
-        return str(value) if isinstance(value, torch.dtype) else repr(str(value))
-    if inspect.isfunction(value) or inspect.isclass(value):
-        return _define(value, sources)
-    if (
-        type(value).__module__.split(".")[0] != "torch"
-        and "__init__" not in vars(type(value))
-        and not getattr(value, "__dict__", None)
-    ):
-        return _define(type(value), sources) + "()"
-    raise _NoText(f"{type(value).__qualname__} cannot be written as Python text")
-
-
-def _define(value: Any, sources: dict[str, str]) -> str:
-    """Add a function or class to ``sources``, and return its name.
-
-    One of torch is added as an import, any other as its source and the definitions that it uses.
-    """
-    module, name = value.__module__, value.__qualname__
-    if module.split(".")[0] == "torch" and "<" not in name:
-        sources.setdefault(f"{module}.{name}", f"from {module} import {name.split('.')[0]}")
-        return str(name)
-    if "." in name or "<" in name or getattr(value, "__closure__", None):
-        raise _NoText(f"{name} is defined inside another function")
-    if name in sources:
-        return str(name)
-    try:
-        source = textwrap.dedent(inspect.getsource(value))
-    except (OSError, TypeError) as problem:
-        raise _NoText(f"the source of {name} cannot be read: {problem}") from problem
-    if len(source) > MAX_SOURCE_CHARS:
-        raise _NoText(f"the source of {name} is too long")
-    sources[name] = ""  # ends the recursion for functions that call each other
-    known = vars(sys.modules[module])
-    for used in sorted({n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name)}):
-        if used in known and used != name:  # also base classes, decorators and defaults
-            _add_definition(used, known[used], sources)
-    del sources[name]
-    sources[name] = source.rstrip()
-    return str(name)
-
-
-def _add_definition(name: str, value: Any, sources: dict[str, str]) -> None:
-    if inspect.ismodule(value):
-        module = value.__name__
-        if module.split(".")[0] not in {"torch", *sys.stdlib_module_names}:
-            raise _NoText(f"it uses the module {module}")
-        sources[name] = (
-            f"import {module}" if module.split(".")[0] == name else f"import {module} as {name}"
-        )
-    elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__name__ == name:
-        _define(value, sources)
-    else:
-        sources[name] = f"{name} = {_text(value, sources)}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.shared import cuts
 from ...core.shared.contract import events, run_names
 from . import collectives, compile_settings, graph_source, journal
+from .definitions.graph_definitions import GraphDefinitions
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +48,8 @@ def record_graph(
     was not written.
 
     ``graph.py`` is the graph as a script. ``inputs.json`` has the metadata of its inputs.
-    ``values.json`` has the metadata of each value in it and the settings of the compile.
+    ``values.json`` has the metadata of each value in it, the settings of the compile, and the
+    definitions of the user's own operators and kernels.
     ``small.private`` has the values of its small inputs. ``example_inputs`` are the inputs in
     order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
     of a compile that Dynamo did not start.
@@ -62,11 +64,14 @@ def record_graph(
         is_new = _is_first(digest)
         if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
-            inputs = graph_source.describe_inputs(gm, example_inputs)
-            source = graph_source.standalone_program(gm, inputs, level=level, cid=cid)
+            definitions = GraphDefinitions(gm)
+            inputs = graph_source.describe_inputs(gm, example_inputs, definitions)
+            source = graph_source.standalone_program(gm, inputs, level, cid, definitions)
             values = {
-                "values": graph_source.describe_values(gm, inputs),
+                "values": graph_source.describe_values(gm, inputs, definitions),
                 "settings": compile_settings.describe_settings(compiler_fn, entry, options),
+                "definitions": definitions.definitions,
+                "undefined": definitions.undefined,
             }
             small = graph_source.small_values(gm, example_inputs) if level != "aten" else {}
             facts: dict[str, object] = {

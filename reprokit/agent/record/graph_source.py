@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from ...core.shared import cuts
 from ...core.shared.source import process_group, tensors
 from . import collectives
+from .definitions.graph_definitions import GraphDefinitions
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +35,8 @@ class ValueFacts(TypedDict, total=False):
     kind: Literal["tensor", "symbol", "number", "mesh", "other"]
     placements: list[str]
     """Of a distributed tensor."""
+    made_by: str
+    """The text that makes a tensor of a class of the user's from its inner tensors."""
     shape: list[Any]
     """In elements; None for a symbol without a hint."""
     stride: list[Any] | None
@@ -52,19 +55,21 @@ class ValueFacts(TypedDict, total=False):
     text: str
 
 
-def describe_inputs(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[ValueFacts]:
+def describe_inputs(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], definitions: GraphDefinitions
+) -> list[ValueFacts]:
     """Return the metadata of each input of ``gm``, whose placeholders have the symbolic sizes."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     traced = [n.meta.get("example_value", n.meta.get("val")) for n in placeholders]
     traced += [None] * (len(example_inputs) - len(traced))
     return [
-        describe_input(value, as_traced)
+        describe_input(value, as_traced, definitions)
         for value, as_traced in zip(example_inputs, traced, strict=False)
     ]
 
 
 def describe_values(
-    gm: torch.fx.GraphModule, inputs: Sequence[ValueFacts]
+    gm: torch.fx.GraphModule, inputs: Sequence[ValueFacts], definitions: GraphDefinitions
 ) -> dict[str, ValueFacts]:
     """Return the metadata of each tensor and number of the graph, by its name in the graph's code.
 
@@ -85,7 +90,7 @@ def describe_values(
         if isinstance(
             value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
         ):
-            described[node.name] = describe_input(value, value)
+            described[node.name] = describe_input(value, value, definitions)
     return described
 
 
@@ -113,10 +118,13 @@ def small_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> dic
     return values
 
 
-def describe_input(value: object, as_traced: object = None) -> ValueFacts:
+def describe_input(
+    value: object, as_traced: object = None, definitions: GraphDefinitions | None = None
+) -> ValueFacts:
     """Return the metadata of one input of a graph; sizes and strides in elements, symbols as text.
 
     ``as_traced`` is the same input as the tracer saw it: a fake tensor whose sizes may be symbolic.
+    A class of tensors of the user's is added to ``definitions``.
     """
     import torch
 
@@ -124,6 +132,8 @@ def describe_input(value: object, as_traced: object = None) -> ValueFacts:
         sizes = as_traced.shape if isinstance(as_traced, torch.Tensor) else value.shape
         placements = getattr(value, "placements", None)
         facts: ValueFacts = {"placements": [repr(p) for p in placements]} if placements else {}
+        if definitions is not None and (text := _subclass_text(value, definitions)):
+            facts["made_by"] = text
         return {
             **facts,
             "kind": "tensor",
@@ -152,6 +162,26 @@ def describe_input(value: object, as_traced: object = None) -> ValueFacts:
     }
 
 
+def _subclass_text(value: Any, definitions: GraphDefinitions) -> str:
+    """Return the text that makes a tensor of the user's own class; empty for other tensors."""
+    kind = type(value)
+    if kind.__module__.split(".")[0] == "torch" or not hasattr(value, "__tensor_flatten__"):
+        return ""
+    names, context = value.__tensor_flatten__()
+    name, context_text = definitions.define_subclass(kind, context)
+    if not name:
+        return ""
+    inner = (
+        f"{n!r}: {tensors.tensor_text(describe_input(getattr(value, n), None, definitions))}"
+        for n in names
+    )
+    sizes, strides = (tuple(map(_number, numbers)) for numbers in (value.shape, value.stride()))
+    made = (
+        f"{name}.__tensor_unflatten__({{{', '.join(inner)}}}, {context_text}, {sizes}, {strides})"
+    )
+    return f"{made}.requires_grad_()" if value.requires_grad else made
+
+
 def _symbol_text(size: object) -> str | None:
     import torch
 
@@ -169,20 +199,28 @@ def _number(value: Any) -> Any:
 
 
 def standalone_program(
-    gm: torch.fx.GraphModule, inputs: Sequence[ValueFacts], level: str, cid: str | None
+    gm: torch.fx.GraphModule,
+    inputs: Sequence[ValueFacts],
+    level: str,
+    cid: str | None,
+    definitions: GraphDefinitions,
 ) -> str:
-    """Return a script that defines ``class Repro`` and ``make_inputs`` and runs them compiled."""
+    """Return a script that defines ``class Repro`` and ``make_inputs`` and runs them compiled.
+
+    Launches of Triton kernels in the graph are added to ``definitions``.
+    """
     import torch
 
     imports: set[str] = set()
     classes: list[str] = []
-    _emit_class(gm, "Repro", imports, classes)
+    _emit_class(gm, "Repro", imports, classes, definitions)
     grad = torch.is_grad_enabled()
     lines = [
         _HEADER.format(level=level, cid=cid or "?"),
         "import torch",
         *sorted(imports),
         *_process_group_rows(inputs, classes),
+        *(f"\n\n{text}" for text in definitions.rows()),
         "",
         "",
         "\n\n\n".join(classes),
@@ -234,7 +272,13 @@ def _main_rows(level: str) -> list[str]:
     ]
 
 
-def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes: list[str]) -> None:
+def _emit_class(
+    gm: torch.fx.GraphModule,
+    name: str,
+    imports: set[str],
+    classes: list[str],
+    definitions: GraphDefinitions,
+) -> None:
     """Append the class of ``gm`` after the classes of its inner graphs (the bodies of ``cond``)."""
     import torch
 
@@ -248,7 +292,7 @@ def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes:
     for child_name, child in gm.named_children():
         if isinstance(child, torch.fx.GraphModule):
             child_class = f"{name}_" + re.sub(r"\W", "_", child_name)
-            _emit_class(child, child_class, imports, classes)
+            _emit_class(child, child_class, imports, classes, definitions)
             body.append(f"self.{child_name} = {child_class}()")
         else:
             body.append(f"self.{child_name} = {_one_line(repr(child))}")
@@ -283,7 +327,7 @@ def _emit_class(gm: torch.fx.GraphModule, name: str, imports: set[str], classes:
         if body
         else []
     )
-    source = re.sub(r"\A\s*", "", code.src)
+    source = definitions.write_launches(re.sub(r"\A\s*", "", code.src))
     classes.append(
         "\n".join(
             [f"class {name}(torch.nn.Module):", *init, textwrap.indent(source.rstrip(), "    ")]

@@ -61,7 +61,9 @@ _CACHES = "which compiled graphs come from a cache"
 _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
+_OPERATORS = "definitions of the user's own operators"
 HOOKED = (
+    Symbol("torch.library:Library.impl", _OPERATORS),
     Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "the begin of a phase"),
     Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_end", "the end of a phase"),
     Symbol(f"{_TRANSLATOR}.starts_line", "which user line is traced"),

@@ -9,20 +9,15 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprokit.core.reduce.higher_order import Body, GraphParts, rewrite_calls
+from reprokit.core.shared.operators import is_torch_namespace
 from reprokit.core.shared.source import entry_programs, process_group
-
-NAMESPACES = frozenset(
-    "aten prim prims higher_order inductor _inductor inductor_prims quantized quantized_decomposed"
-    " onednn mkldnn mkl mkldnn_prepacked rngprims debugprims c10d _c10d_functional c10d_functional"
-    " _dtensor fsdp symm_mem sparse profiler streams export static_runtime quantization _quantized"
-    " _c10d_functional_autograd".split()
-)
-"""Namespaces of operators that ``import torch`` defines."""
 
 
 class Unreadable(Exception):
@@ -37,22 +32,10 @@ class GraphUnit:
     writes: tuple[str, ...]
     reads: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def text(self) -> str:
         """The source text of the unit."""
         return "; ".join(ast.unparse(s) for s in self.statements)
-
-    @property
-    def custom(self) -> str:
-        """The user's own operator or autograd function, which the text of a graph cannot define;
-        empty for other units.
-        """
-        # the first takes graph modules, which Dynamo does not make from a function; the others take
-        # an index into a table of the process
-        if call := re.search(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", self.text):
-            return call[1]
-        spaces = re.findall(r"\btorch\.ops\.(\w+)\.", self.text)
-        return next((space for space in spaces if space not in NAMESPACES), "")
 
     @property
     def kind(self) -> str:
@@ -71,8 +54,9 @@ class GraphProgram:
     values: Mapping[str, Mapping[str, Any]]
     """The metadata of every tensor and number, by name."""
     imports: tuple[str, ...]
-    bodies: tuple[ast.FunctionDef, ...]
-    """Functions that the units name: bodies of higher-order operators, innermost first."""
+    bodies: tuple[Body, ...]
+    """Functions and classes that the units name: bodies of higher-order operators, innermost
+    first."""
     constants: Mapping[str, str]
     """The texts that make the tensors that are attributes of the graph's module, by name."""
     settings: Mapping[str, Any]
@@ -80,6 +64,57 @@ class GraphProgram:
     level: str = "dynamo"
     is_training: bool = False
     """The program runs the backward of the returned values."""
+    definitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The definitions of the user's own operators (``mine::scale``), kernels and classes, by what
+    the units call them."""
+    undefined: Mapping[str, str] = field(default_factory=dict)
+    """Why an operator has no definition."""
+
+    def bodies_of(self, names: Collection[str]) -> list[Body]:
+        """Return the bodies that the names need, innermost first."""
+        by_name = {b.name: b for b in self.bodies}
+        wanted, waiting = set[str](), [n for n in names if n in by_name]
+        while waiting:
+            if (name := waiting.pop()) not in wanted:
+                wanted.add(name)
+                waiting += [n for n in _names_in(by_name[name]) if n in by_name]
+        return [b for b in self.bodies if b.name in wanted]
+
+    def own_operators(self, unit: GraphUnit) -> list[str]:
+        """Return the user's own operators, kernels and classes that a unit and its bodies use."""
+        bodies = self.bodies_of(unit.reads)
+        texts = [unit.text, *(ast.unparse(b) for b in bodies)]
+        names = {*unit.reads, *(n for b in bodies for n in _names_in(b))}
+        return [
+            *dict.fromkeys(name for text in texts for name in own_operators(text)),
+            *(n for n in self.definitions if n in names),
+        ]
+
+    def classes_of(self, name: str) -> list[str]:
+        """Return the user's own classes in the text that makes a value."""
+        made_by = str(self.values[name].get("made_by") or "")
+        return [n for n in self.definitions if re.search(rf"\b{re.escape(n)}\b", made_by)]
+
+    def why_undefined(self, unit: GraphUnit) -> str:
+        """Return the operator of a unit that the program cannot define, and why; empty if there is
+        none.
+        """
+        for name in self.own_operators(unit):
+            if name not in self.definitions:
+                return f"{name}: {self.undefined.get(name, 'its definition was not recorded')}"
+        return ""
+
+
+def own_operators(text: str) -> list[str]:
+    """Return the operators in a text that ``import torch`` does not define, as ``mine::scale``."""
+    found = re.findall(r"\btorch\.ops\.(\w+)\.(\w+)", text)
+    # these take an index into a table of the process, or graph modules
+    wrapped = re.findall(r"\b(autograd_function_apply|triton_kernel_wrapper\w+)\(", text)
+    return [f"{space}::{name}" for space, name in found if not is_torch_namespace(space)] + wrapped
+
+
+def _names_in(tree: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 
 @dataclass
@@ -95,15 +130,24 @@ def read_graph(
     settings: Mapping[str, Any],
     level: str,
     is_training: bool,
+    definitions: Mapping[str, Any] | None = None,
+    undefined: Mapping[str, Any] | None = None,
 ) -> GraphProgram:
-    """Read a ``graph.py`` that the agent wrote; raises Unreadable for anything else."""
+    """Read a ``graph.py`` that the agent wrote; raises Unreadable for anything else.
+
+    ``definitions`` and ``undefined`` are as in ``GraphProgram``.
+    """
     _check(settings)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError) as problem:
         raise Unreadable(f"the recorded graph does not parse: {problem}") from problem
     imports, classes = [], {}
+    defined = {name: tuple(map(str, rows)) for name, rows in (definitions or {}).items()}
+    own = {ast.unparse(row) for rows in defined.values() for row in _statements(rows)}
     for node in tree.body:
+        if ast.unparse(node) in own:
+            continue
         is_mesh = (
             isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == process_group.MESH
         )
@@ -114,13 +158,12 @@ def read_graph(
             classes[node.name] = _class(node)
     if "Repro" not in classes:
         raise Unreadable("the recorded graph has no class Repro")
-    bodies: list[ast.FunctionDef] = []
-    constants: dict[str, str] = {}
-    units = _function(classes, "Repro", "", bodies, constants)
+    parts = GraphParts([], {}, values)
+    units = _function(classes, "Repro", "", parts)
     if settings.get("entry") in entry_programs.WITHOUT_DYNAMO:
         # the parameters of an exported program become inputs
         units = [u for u in units if not _reads_parameter(u, values)]
-        constants = {name: text for name, text in constants.items() if name not in values}
+        parts.constants = {n: text for n, text in parts.constants.items() if n not in values}
         values = {
             name: {**facts, "requires_grad": False} if "requires_grad" in facts else facts
             for name, facts in values.items()
@@ -135,17 +178,28 @@ def read_graph(
         if process_group.can_distribute(facts.get("placements"))
     }
     kept, known = _without_aliases(lines, placeholders, usable)
+    rewritten = [_unit(tuple(rewrite_calls(s, parts) for s in unit.statements)) for unit in kept]
     return GraphProgram(
-        tuple(kept),
+        tuple(rewritten),
         known,
         tuple(imports),
-        tuple(bodies),
-        constants,
+        tuple(parts.bodies),
+        parts.constants,
         settings,
         last.reads,
         level,
         is_training,
+        defined,
+        {str(name): str(why) for name, why in (undefined or {}).items()},
     )
+
+
+def _statements(rows: Iterable[str]) -> Iterator[ast.stmt]:
+    for row in rows:
+        try:
+            yield from ast.parse(row).body
+        except (SyntaxError, ValueError, RecursionError) as problem:
+            raise Unreadable(f"a recorded definition does not parse: {problem}") from problem
 
 
 def with_data(graph: GraphProgram, data: Mapping[str, Any]) -> GraphProgram:
@@ -202,30 +256,25 @@ def _class(node: ast.ClassDef) -> _Class:
 
 
 def _function(
-    classes: Mapping[str, _Class],
-    name: str,
-    prefix: str,
-    bodies: list[ast.FunctionDef],
-    constants: dict[str, str],
+    classes: Mapping[str, _Class], name: str, prefix: str, parts: GraphParts
 ) -> list[GraphUnit]:
-    """Return the units of a class's forward, and append the bodies of its children to
-    ``bodies``.
-    """
+    """Return the units of a class's forward, and append the bodies of its children to ``parts``."""
     module = classes[name]
     aliases: dict[str, str] = {}
     for child, class_name in module.children.items():
-        units = _function(classes, class_name, f"{prefix}{child}_", bodies, constants)
+        units = _function(classes, class_name, f"{prefix}{child}_", parts)
         arguments = [ast.arg(a.arg) for a in classes[class_name].forward.args.args[1:]]
-        statements = [s for unit in units for s in unit.statements]
+        kept, _ = _without_aliases(units, [], {})
+        statements = [rewrite_calls(s, parts) for unit in kept for s in unit.statements]
         # Dynamo itself makes names such as cond_true_0, and fails on a program that has them
         aliases[child] = prefix + re.sub(r"(?:cond_)?(.+?)_?(\d*)$", r"\1_fn\2", child)
         body = ast.parse(f"def {aliases[child]}(): pass").body[0]
         assert isinstance(body, ast.FunctionDef)
         body.args.args, body.body = arguments, statements
-        bodies.append(body)
+        parts.bodies.append(body)
     for constant, text in module.constants.items():
         aliases[constant] = f"{prefix}{constant}".strip("_")
-        constants[aliases[constant]] = text
+        parts.constants[aliases[constant]] = text
     rows: dict[int, list[ast.stmt]] = {}
     for statement in module.forward.body:
         if _is_deletion(statement):

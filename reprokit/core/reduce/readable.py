@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reduce.ast_edits import ReplacedNode, Test, is_main, reads_name, target_names
+from reprokit.core.shared.operators import OBSERVED
 
 MAX_WIDTH = 88
 _PUBLIC: tuple[tuple[str, str], ...] = (
@@ -106,6 +107,10 @@ def lay_out(text: str, title: str, kind: str) -> str:
             rows += ["", ""]
         elif before is not None and ((was_import and not is_import) or node is call):
             rows.append("")
+        if isinstance(node, ast.FunctionDef) and node.name.endswith(OBSERVED):
+            rows.append(
+                "# stands for an operator of a library: empty tensors with the recorded metadata"
+            )
         if node is call:
             rows += comment
         rows += ast.unparse(node).splitlines()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from reprokit.core.reduce.graph_units import GraphProgram, rename_units
@@ -36,7 +36,11 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     symbols = {n: dim for n in arguments if (dim := _dimension(graph, n, arguments))}
     meshes = [n for n in arguments if graph.values[n].get("kind") == "mesh"]
     arguments = [n for n in arguments if n not in symbols and n not in meshes]
+    own = dict.fromkeys(name for unit in units for name in graph.own_operators(unit))
+    own |= {name: None for n in arguments for name in graph.classes_of(n)}
+    defined = dict.fromkeys(row for name in own for row in graph.definitions.get(name, ()))
     taken = written | set(symbols) | {b.name for b in graph.bodies} | set(graph.constants)
+    taken |= {n.id for row in defined for n in ast.walk(ast.parse(row)) if isinstance(n, ast.Name)}
     names = _nice_names(arguments, taken | {process_group.MESH})
     known = {**names, **{n: n for n in symbols}, **dict.fromkeys(meshes, process_group.MESH)}
     body = [f"{name} = {names[dim[0]]}.shape[{dim[1]}]" for name, dim in symbols.items()]
@@ -54,7 +58,7 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     sinks = list(dict.fromkeys(sinks))
     body.append(f"return {', '.join(sinks)}" if sinks else "return None")
     used = {n for unit in units for n in unit.reads}
-    bodies = _used_bodies(graph, used)
+    bodies = graph.bodies_of(used)
     used |= {n.id for b in bodies for n in ast.walk(b) if isinstance(n, ast.Name)}
     constants = [f"{n} = {graph.constants[n]}" for n in sorted(graph.constants) if n in used]
     makers = [f"{names[n]} = {_value(graph.values[n])}" for n in arguments]
@@ -63,7 +67,7 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
         f"def repro({', '.join(names[n] for n in arguments)}):",
         *(f"    {row}" for t in body for row in t.splitlines()),
     ]
-    rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph)]
+    rows = [*_head(graph), *_group(graph, [*body, *makers]), *_definitions(graph, defined)]
     rows += [row for b in bodies for row in ("", *ast.unparse(b).splitlines(), "")]
     entered = _entry_text(graph, [names[n] for n in arguments])
     call = _call(graph, entered, len(sinks), is_bare)
@@ -185,19 +189,6 @@ def _nice_names(arguments: list[str], taken: Collection[str]) -> dict[str, str]:
     return chosen
 
 
-def _used_bodies(graph: GraphProgram, used: Collection[str]) -> list[ast.FunctionDef]:
-    by_name = {b.name: b for b in graph.bodies}
-    wanted, waiting = set(), [n for n in used if n in by_name]
-    while waiting:
-        name = waiting.pop()
-        if name not in wanted:
-            wanted.add(name)
-            waiting += [
-                n.id for n in ast.walk(by_name[name]) if isinstance(n, ast.Name) and n.id in by_name
-            ]
-    return [ast.fix_missing_locations(b) for b in graph.bodies if b.name in wanted]
-
-
 def _head(graph: GraphProgram) -> list[str]:
     modules = sorted({m for m, _, _ in graph.settings.get("configs", ())})
     return ["import torch", *(f"import {m}" for m in modules), *graph.imports]
@@ -224,9 +215,10 @@ def _group(graph: GraphProgram, body: list[str]) -> list[str]:
     ]
 
 
-def _definitions(graph: GraphProgram) -> list[str]:
+def _definitions(graph: GraphProgram, defined: Iterable[str]) -> list[str]:
     settings = graph.settings
-    rows = [row for source in settings.get("sources", ()) for row in (*source.splitlines(), "")]
+    sources = dict.fromkeys((*settings.get("sources", ()), *defined))
+    rows = [row for source in sources for row in (*source.splitlines(), "")]
     rows += [f"{module}.{key} = {value}" for module, key, value in settings.get("configs", ())]
     if settings.get("default_dtype", "torch.float32") != "torch.float32":
         rows.append(f"torch.set_default_dtype({settings['default_dtype']})")

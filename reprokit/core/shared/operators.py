@@ -12,11 +12,14 @@ def plain_operator(name: str) -> str:
     return re.sub(r"_\d+$", "", name)
 
 
+OBSERVED = "_as_observed"
+"""The end of the name of a function that stands for an operator whose library is not there."""
 _OF_TORCH = frozenset(
     "aten prim prims rngprims debugprims inductor inductor_prims _inductor_test higher_order"
     " quantized _quantized quantized_decomposed c10d _c10d_functional _c10d_functional_autograd"
     " c10d_functional fsdp symm_mem mkl mkldnn onednn mkldnn_prims profiler streams torch_attn"
-    " torch _dtensor bucketing device_mesh".split()
+    " torch _dtensor bucketing device_mesh _inductor mkldnn_prepacked sparse export static_runtime"
+    " quantization".split()
 )
 """Namespaces of torch's own operators."""
 

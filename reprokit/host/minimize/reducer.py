@@ -88,6 +88,8 @@ class Reducer:
                 oracle.status.trying = f"the {LEVEL_NAMES[start.level]} as it is"
                 is_own = self._verdict.phase == "backend" and "backend=" in start.text
                 oracle.begin_program(start.text, carried, "backend=" if is_own else "")
+                lacks = [f"the program does not have {what}" for what in start.missing]
+                result.notes += [note for note in lacks if note not in result.notes]
                 if not begins(start):
                     continue
                 result.began_lines = result.began_lines or count_code_lines(start.text)

@@ -38,6 +38,8 @@ class StartingPoint:
     """Indices of the units of the graph that it begins with."""
     data: Mapping[str, Any] = field(default_factory=dict)
     """Values of small inputs, as nested lists by name; the text has all of them."""
+    missing: tuple[str, ...] = ()
+    """The operators and settings of the run that the program lacks, each with the reason."""
 
 
 def hinted_units(graph: graph_units.GraphProgram, verdict: Verdict, seen: Observation) -> list[int]:
@@ -93,16 +95,21 @@ def find_starting_points(
                 graph = _graph(
                     record, run_path, records, is_training and record.level == "dynamo", is_fake
                 )
-                starts.append(_start(record.level, graph))
+                starts += _starts(record.level, graph)
                 if data := files.read_json_object(_folder(record, run_path) / "small.private"):
                     start = _start("values", graph_units.with_data(graph, data))
                     with_values.append(dataclasses.replace(start, graph=graph, data=data))
-    sources = []
-    if source:
-        with host_log.suppress(Exception):
-            sources.append(StartingPoint("source", readable.flatten_calls(source)))
+    sources = source_starting_points(source)
     count = len([s for s in starts if s.level != "aten"])
     return [*starts[:count], *sources, *with_values, *starts[count:]]
+
+
+def source_starting_points(source: str) -> list[StartingPoint]:
+    """Return the source of the target as it runs; an empty list where there is none."""
+    with host_log.suppress(Exception):
+        if source:
+            return [StartingPoint("source", readable.flatten_calls(source))]
+    return []
 
 
 def kernel_starting_points(run_path: Path, name: str) -> list[StartingPoint]:
@@ -122,16 +129,40 @@ def sized_starting_points(source: str, knob: str) -> list[StartingPoint]:
     return []
 
 
+def _starts(level: str, graph: graph_units.GraphProgram) -> list[StartingPoint]:
+    """Return the graph with the user's own operators, and without them where it has some.
+
+    A definition that was written may fail in eager, for example if it needs a file.
+    """
+    if not graph.definitions:
+        return [_start(level, graph)]
+    lacks = dict.fromkeys(graph.definitions, "the program with its definition does not show it")
+    values = {n: {**facts, "made_by": ""} for n, facts in graph.values.items()}
+    without = dataclasses.replace(
+        graph, values=values, definitions={}, undefined={**lacks, **graph.undefined}
+    )
+    return [_start(level, graph), _start(level, without)]
+
+
 def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
-    # a graph has no definitions of the user's own operators; without those operators, their
-    # results become inputs
-    kept, gone = [], set[str]()
+    """Return the graph without the operators that no text defines; their results become inputs."""
+    kept, gone, missing = [], set[str](), dict[str, None]()
     for index, unit in enumerate(graph.units):
-        if unit.custom or any(name in gone and name not in graph.values for name in unit.reads):
+        why = graph.why_undefined(unit)
+        if why or any(name in gone and name not in graph.values for name in unit.reads):
             gone |= set(unit.writes)
+            missing.update({why: None} if why else {})
         else:
             kept.append(index)
-    return StartingPoint(level, subgraph.program_of_units(graph, kept), graph, tuple(kept))
+    missing.update(dict.fromkeys(f"{name}: {why}" for name, why in graph.undefined.items()))
+    settings = graph.settings.get("left_out") or ()
+    return StartingPoint(
+        level,
+        subgraph.program_of_units(graph, kept),
+        graph,
+        tuple(kept),
+        missing=(*missing, *map(str, settings)),
+    )
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:
@@ -160,5 +191,11 @@ def _graph(
             settings = {**parent_settings, "grad": False, "dynamic": None}
     text = files.read_text(folder / run_names.GRAPH_FILE)
     return graph_units.read_graph(
-        text, recorded.get("values") or {}, {**settings, "fake": is_fake}, record.level, is_training
+        text,
+        recorded.get("values") or {},
+        {**settings, "fake": is_fake},
+        record.level,
+        is_training,
+        recorded.get("definitions"),
+        recorded.get("undefined"),
     )

@@ -63,7 +63,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     OVERRIDES: (
         "agent/experiments",
         "agent/torch_hooks/ablation_hooks.py",
-        "core/shared/operators.py",
     ),
     PLAIN: ("core/shared/without_compile.py",),
     RESULTS: ("agent/results", "core/shared/result_comparison.py"),

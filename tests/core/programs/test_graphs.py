@@ -249,8 +249,8 @@ def test_the_kind_of_a_unit_has_no_names_and_numbers() -> None:
 
 
 def test_operators_of_the_user_are_known() -> None:
-    """Graphs do not contain the definitions of custom operators and autograd functions, so these
-    are marked; torch's operators are not.
+    """A custom operator without a recorded definition is named with the reason, and so is an
+    autograd function without bodies; torch's operators are not.
     """
     rows = (
         "        a = torch.ops.mine.twice(l_x_)\n        b = torch.ops.aten.relu.default(l_x_)\n   "
@@ -258,8 +258,24 @@ def test_operators_of_the_user_are_known() -> None:
     )
     source = "import torch\nclass Repro(torch.nn.Module):\n    def forward(self, l_x_):\n" + rows
     graph = graph_units.read_graph(source, VALUES, {}, "dynamo", False)
-    assert [unit.custom for unit in graph.units] == ["mine", ""]
+    assert [graph.why_undefined(unit) for unit in graph.units] == [
+        "mine::twice: its definition was not recorded",
+        "",
+    ]
+    defined = graph_units.read_graph(
+        source,
+        VALUES,
+        {},
+        "dynamo",
+        False,
+        {"mine::twice": ["FACTOR = 2", "def twice(x):\n    return x * FACTOR"]},
+    )
+    assert not any(defined.why_undefined(unit) for unit in defined.units)
+    program = subgraph.program_of_units(defined, [0])
+    assert "FACTOR = 2" in program and "def twice(x):" in program
+    assert "FACTOR" not in subgraph.program_of_units(defined, [1])
     applied = source.replace(
         "torch.ops.mine.twice(", "torch.ops.higher_order.autograd_function_apply(fwd, bwd, "
     )
-    assert graph_units.read_graph(applied, VALUES, {}, "dynamo", False).units[0].custom
+    graph = graph_units.read_graph(applied, VALUES, {}, "dynamo", False)
+    assert graph.why_undefined(graph.units[0]).startswith("autograd_function_apply: ")

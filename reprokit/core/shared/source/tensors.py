@@ -5,6 +5,7 @@ Floats are drawn from a normal distribution. Integers are 0 or 1, so that they c
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,13 @@ def tensor_text(facts: Mapping[str, Any]) -> str:
 
     ``facts`` has the shape and stride in elements, dtype, device and requires_grad. An unknown size
     (None) becomes 2. ``data``, if present, has the values as nested lists. With ``placements`` it
-    is a distributed tensor.
+    is a distributed tensor. ``made_by`` is the whole text of a tensor of the user's own class.
     """
+    if facts.get("made_by"):
+        text = str(facts["made_by"])
+        if not isinstance(ast.parse(text, mode="eval").body, ast.Call):
+            raise ValueError(f"{text!r} does not make a tensor")
+        return text
     if facts.get("placements"):
         whole = tensor_text({**facts, "placements": None, "requires_grad": False})
         return process_group.distributed_tensor_text(

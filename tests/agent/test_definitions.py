@@ -1,0 +1,175 @@
+"""A recorded graph becomes a program with the definitions of the user's own code."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.cases.own_code_cases import KINDS
+from reprokit.agent.record import graph_source
+from reprokit.agent.record.definitions import own_operators
+from reprokit.agent.record.definitions.definition_writer import DefinitionWriter
+from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
+from reprokit.agent.record.definitions.source_trees import NoText
+from reprokit.agent.torch_hooks import operator_hooks
+from reprokit.core.reduce import graph_units, subgraph
+
+ON_CPU = [name for name, kind in KINDS.items() if not kind.options]
+
+
+def program_of(script: str, name: str, folder: Path) -> str:
+    """Run a script, and return the program of all units of the graph that it compiles."""
+    graphs: list[graph_units.GraphProgram] = []
+
+    def backend(gm: Any, inputs: Any) -> Any:
+        definitions = GraphDefinitions(gm)
+        facts = graph_source.describe_inputs(gm, inputs, definitions)
+        source = graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions)
+        values = graph_source.describe_values(gm, facts, definitions)
+        recorded = json.loads(json.dumps([values, definitions.definitions, definitions.undefined]))
+        graphs.append(
+            graph_units.read_graph(source, recorded[0], {}, "dynamo", False, *recorded[1:])
+        )
+        return gm.forward
+
+    file = folder / f"{name}.py"
+    file.write_text(script)
+    module = types.ModuleType(name)
+    module.__dict__.update(__file__=str(file), recorder=backend)
+    sys.modules[name] = module
+    torch._dynamo.reset()
+    exec(compile(script, str(file), "exec"), module.__dict__)
+    graph = graphs[-1]
+    assert not graph.undefined and not any(map(graph.why_undefined, graph.units))
+    return subgraph.program_of_units(graph, range(len(graph.units)))
+
+
+@pytest.fixture(scope="module")
+def hooked() -> Iterator[None]:
+    """Note the implementations of operators, as the agent does."""
+    real = torch.library.Library.impl
+    operator_hooks.note_implementations()
+    yield
+    torch.library.Library.impl = real
+
+
+@pytest.fixture(scope="module")
+def programs(hooked: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the program of each kind that runs on a CPU. All of them run in one process."""
+    folder = tmp_path_factory.mktemp("definitions")
+    found, paths = {}, []
+    for number, name in enumerate(ON_CPU):
+        script = KINDS[name].program().replace("backend=picky", "backend=recorder")
+        script = script.replace("range(75)", "range(1)")
+        text = program_of(script, f"own_code_{number}", folder)
+        found[name] = text
+        paths.append(folder / f"program{number}.py")
+        paths[-1].write_text(
+            text.replace("torch.compile(repro", "torch.compile(repro, backend='eager'")
+        )
+    every = "import runpy, sys\nfor path in sys.argv[1:]:\n    runpy.run_path(path)\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", every, *paths], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return found
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_a_program_has_the_users_own_code(name: str, programs: dict[str, str]) -> None:
+    """The program of each kind runs alone, and it contains what the user wrote."""
+    assert KINDS[name].keeps in programs[name]
+
+
+def test_helpers_constants_and_formulas_come_along(programs: dict[str, str]) -> None:
+    """An operator keeps its helpers, its fake kernel and its autograd formula."""
+    text = programs["custom_op"]
+    for part in ("def clipped(x):", "-2.0", "math.sqrt(2.0)", "register_fake", "setup_context="):
+        assert part in text, text
+
+
+def test_an_operator_of_a_library_has_the_observed_metadata(hooked: None, tmp_path: Path) -> None:
+    """The definition of an operator without Python code returns tensors with the recorded
+    metadata, and sizes that come from arguments stay sizes of arguments.
+    """
+    script = """
+import torch
+lib = torch.library.Library("fromcpp", "DEF")
+lib.define("pick(Tensor x, Tensor w, int n) -> (Tensor, Tensor)")
+lib.m.impl("pick", "CompositeExplicitAutograd",
+           lambda x, w, n: (x.new_empty(x.shape[0], w.shape[1], n, dtype=torch.int8), x.clone()), False)
+def f(x, w):
+    a, b = torch.ops.fromcpp.pick(x, w, 3)
+    return a.sum() + b
+torch.compile(f, backend=recorder)(torch.randn(4, 8), torch.randn(8, 6))
+"""
+    text = program_of(script, "own_code_cpp", tmp_path)
+    assert "torch.empty((x.shape[0], w.shape[1], 3), dtype=torch.int8" in text
+    assert "torch.empty_like(x)" in text and "def pick_as_observed(x, w, n):" in text
+
+
+OFFSET = 7
+SHARED = [1, 2]
+
+
+def offset(x: float) -> float:
+    return x + OFFSET
+
+
+def made(by: int) -> Any:
+    return lambda x: math.floor(x) * by + offset(x) + SHARED[0]
+
+
+def test_closures_lambdas_and_modules_become_text() -> None:
+    """Variables of enclosing functions, constants, helpers and modules are part of the text."""
+    writer = DefinitionWriter()
+    first, second = made(3), made(5)
+    with writer.collect() as needed:
+        texts = [writer.expression(f) for f in (first, second, functools.partial(offset, 1.0))]
+    rows = "\n".join(writer.rows_for(needed))
+    namespace: dict[str, Any] = {}
+    exec(rows, namespace)
+    values = [eval(text, namespace) for text in texts]
+    assert [values[0](2.5), values[1](2.5), values[2]()] == [first(2.5), second(2.5), 8.0]
+
+
+def test_two_definitions_have_two_names() -> None:
+    """Functions with equal names are kept apart."""
+
+    def make(number: int) -> Any:
+        def helper() -> int:
+            return number
+
+        return helper
+
+    writer = DefinitionWriter()
+    with writer.collect() as needed:
+        names = [writer.expression(make(n)) for n in (1, 2)]
+    namespace: dict[str, Any] = {}
+    exec("\n".join(writer.rows_for(needed)), namespace)
+    assert names[0] != names[1] and [namespace[n]() for n in names] == [1, 2]
+
+
+def test_what_has_no_text_is_refused() -> None:
+    """An object with a state and a function that changes a global variable have no definition."""
+    writer = DefinitionWriter()
+    with pytest.raises(NoText, match="Generator"):
+        writer.expression(torch.Generator())
+    with pytest.raises(NoText, match="changes the global variable OFFSET"):
+        writer.expression(counting)
+    assert own_operators.qualified_name(torch.sin) == ""
+
+
+def counting() -> None:
+    global OFFSET
+    OFFSET += 1
