@@ -27,6 +27,8 @@ class Kind:
     """A run without torch.compile confirms or refutes it."""
     is_silent: bool = False
     """It does not end the program. A plain run fails only if the program checks for it itself."""
+    is_of_calls: bool = False
+    """It takes several calls or graphs, so no recorded graph shows it alone."""
     is_asserted: bool = False
     """Torch has no error for it, so a repro must have an assertion."""
     shows_before_end: bool = False
@@ -86,6 +88,7 @@ KINDS = {
             name="recompile-limit",
             is_minimizable=True,
             is_silent=True,
+            is_of_calls=True,
             expected="a few compiles",
             search_words="recompile",
         ),
@@ -93,6 +96,7 @@ KINDS = {
             name="recompile-storm",
             is_minimizable=True,
             is_silent=True,
+            is_of_calls=True,
             expected="a few compiles",
             search_words="recompile",
         ),
@@ -100,6 +104,7 @@ KINDS = {
             name="graph-break",
             is_minimizable=True,
             is_silent=True,
+            is_of_calls=True,
             expected="one graph",
             search_words="graph break",
         ),

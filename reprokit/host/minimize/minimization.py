@@ -88,6 +88,8 @@ class MinimizeCase:
     proofs: int = Request.proofs
     plan: two_processes.CachePlan | None = None
     """What the writer and the reader of a cache do; None for a failure that needs no cache."""
+    why_no_source: str = ""
+    """Why the target's own program is not reduced."""
 
 
 def case_of_run(
@@ -103,7 +105,7 @@ def case_of_run(
     if request.target.kind == "command":
         executable = journals.last_event_of_type(Process).executable
         python = executable if executable and Path(executable).exists() else python
-    source = program_source.own_source(request, journals)
+    source, why_no_source = program_source.own_source(request, journals)
     is_training = request.train or journals.last_event_of_type(TargetBuilt).train
     is_fake = journals.last_event_of_type(Weights).kind == "fake"
     return MinimizeCase(
@@ -121,6 +123,7 @@ def case_of_run(
         two_processes.plan_of_observation(
             seen, request.cache_change or DEFAULT_CHANGE, request.cache_python
         ),
+        why_no_source,
     )
 
 
@@ -196,6 +199,8 @@ def minimize_case(
             oracle.status.answered,
             oracle.rate,
         )
+    if not result.text and case.why_no_source:
+        result.notes.append(f"the source of the target is not reduced: {case.why_no_source}")
     if result.text:
         result.text = job.finished or redactor.redact_python(
             oracle.finish(readable.lay_out(result.text, case.signature.title, verdict.kind))
@@ -315,6 +320,8 @@ def starting_points_of_case(case: MinimizeCase) -> list[starting_points.Starting
         )
     if case.seen.kernel:
         return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
+    if kind_named(case.verdict.kind).is_of_calls and case.source:
+        return starting_points.source_starting_points(case.source)
     is_wrong = case.verdict.kind == "wrong-result"
     starts = starting_points.find_starting_points(
         case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong

@@ -85,12 +85,14 @@ def find_program_script(
     return ProgramScript(), missing
 
 
-def own_source(request: Request, journals: Journals) -> str:
-    """Return the target's source with the call that failed; empty where it is not self-contained."""
+def own_source(request: Request, journals: Journals) -> tuple[str, str]:
+    """Return the target's source with the call that failed, or an empty text and why there is
+    none.
+    """
     if request.target.kind == "command":
-        return _script(journals)[0]
-    source, _ = _source(request, journals)
-    return _with_main(source, request, journals, needs_ranks=False) if source else ""
+        return _script(journals)
+    source, why = _source(request, journals)
+    return (_with_main(source, request, journals, needs_ranks=False), "") if source else ("", why)
 
 
 def _script(journals: Journals) -> tuple[str, str]:

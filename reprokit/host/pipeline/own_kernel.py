@@ -31,7 +31,7 @@ def isolate_own_kernel(
 
     Return ``seen`` unchanged for any other command.
     """
-    text = program_source.own_source(request, journals)
+    text, _ = program_source.own_source(request, journals)
     if not programs.is_kernel_program(text):
         return seen
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"
