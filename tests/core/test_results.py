@@ -10,6 +10,7 @@ import pytest
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import journal_reader
+from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import result_comparison
@@ -89,12 +90,25 @@ def test_only_a_steady_difference_of_compiled_code_is_wrong(
 
 def test_a_different_exception_has_its_own_verdict() -> None:
     """An AssertionError may be the program's own check of its results; a TypeError is not."""
-    from reprokit.core.records.dumps import Link, Raised
-
     wrong = Comparison((WRONG,), 1, 2, 2)
     for name, kind in (("AssertionError", "wrong-result"), ("TypeError", "error-in-eager")):
         raised = Raised((Link(f"builtins.{name}", "it says so"),), "uncaught")
         assert verdict_of(wrong, raised=raised, exit_status=1).kind == kind
+
+
+def test_an_assertion_of_the_compiler_is_no_check_of_the_program() -> None:
+    """An AssertionError that left the compiler is the failure; the results that it leaves out are
+    not wrong.
+    """
+    tracer = Frame(
+        "/env/lib/python3.11/site-packages/torch/_dynamo/convert_frame.py", "_compile", 1
+    )
+    link = Link("builtins.AssertionError", "the name is there", (tracer,))
+    raised = Raised((link,), "call")
+    verdict = verdict_of(
+        Comparison((WRONG,), 1, 1, 1), exit_status=1, raised=raised, compile_failures=(raised,)
+    )
+    assert (verdict.kind, verdict.cause) == ("exception", "AssertionError")
 
 
 def test_wrong_numbers_are_one_family_at_any_position() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.evidence import is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
@@ -24,7 +25,10 @@ _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.comparison is None or not (wrong := seen.comparison.wrong):
         return None
-    if seen.raised is not None and _short(fr.root_cause(seen.raised)) != "AssertionError":
+    if seen.raised is not None and (
+        _short(fr.root_cause(seen.raised)) != "AssertionError"
+        or is_from_compiler(seen.raised, seen)
+    ):
         # a program may check its results itself; any other exception is a different failure
         return None
     known = {
@@ -36,7 +40,9 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     why = f"compiled code gives different results than eager{on}: {wrong[0]}"
     if seen.stage:
         known["unknown"] = "the results are compared with those of a fresh compile"
-        why = f"it gives different results than a fresh compile{on}: {wrong[0]}"
+        row = str(wrong[0]).replace("eager gives", "a fresh compile gives")
+        row = row.replace("compiled code", "code from the cache")
+        why = f"it gives different results than a fresh compile{on}: {row}"
     more = (
         (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     )
