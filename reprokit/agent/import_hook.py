@@ -117,6 +117,7 @@ def _after_torch() -> None:
     if os.environ.get(run_names.CACHES_VARIABLE):
         from .torch_hooks import cache_hooks
 
+        symbols.DYNAMO_HOOKS.extend(cache_hooks.DYNAMO_HOOKS)
         symbols.INDUCTOR_HOOKS.extend(cache_hooks.HOOKS)
     if os.environ.get(run_names.GPU_VARIABLE):
         from . import simulate

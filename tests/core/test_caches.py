@@ -16,6 +16,7 @@ from reprokit.core.records.caches.cache_uses import (
     count_uses,
     missed_entries,
     stored_keys,
+    unused_precompiled_code,
 )
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
@@ -69,6 +70,17 @@ def test_a_look_up_that_must_find_an_entry_is_told_from_one_that_need_not() -> N
     assert missed(use("miss", "never stored", gm="n", system="1")) == []
     assert missed(use("hit", "a"), use("miss", "b", gm="g", system="2")) == []
     assert missed(use("miss", "a", cache="aot-autograd")) == []
+
+
+def test_code_that_is_found_and_compiled_again_is_not_used() -> None:
+    """A reader with the code of each function compiles nothing; without it, it must compile."""
+    hit, miss = use("hit", "f", cache="dynamo"), use("miss", "g", cache="dynamo")
+    assert unused_precompiled_code([hit], 0) == ()
+    assert unused_precompiled_code([hit, miss], 1) == ()
+    assert unused_precompiled_code([use("hit", "a")], 1) == ()
+    (entry,) = unused_precompiled_code([hit, hit], 2)
+    assert entry.cause == "dynamo entry is not used"
+    assert entry.detail == "2 graphs were compiled again"
 
 
 def test_the_signature_of_a_cache_does_not_depend_on_the_stage_and_differs_from_a_fresh_one() -> (
@@ -125,7 +137,7 @@ def test_a_stale_key_is_the_programs_own_only_for_a_variable_of_the_program(
     )
     verdict = judge_run(in_stage(seen, "changed", settings=settings))
     assert (verdict.kind, verdict.responsible) == ("wrong-result", party)
-    assert "different results than a fresh compile" in verdict.reason
+    assert "a fresh compile gives 3, code from the cache 2" in verdict.reason
 
 
 def test_a_miss_is_the_programs_own_if_its_pass_changes_the_key() -> None:
@@ -148,6 +160,7 @@ def test_a_miss_is_the_programs_own_if_its_pass_changes_the_key() -> None:
     [
         CachePlan("warm", missed="fx-graph"),
         CachePlan("loaded"),
+        CachePlan("precompiled", missed="dynamo"),
         CachePlan("changed", {"FACTOR": "3", "torch._inductor.config.epilogue_fusion": "False"}),
         CachePlan("own", damaged=(DamagedFile("fxgraph/ab/k/e", "it is cut", 100),)),
     ],

@@ -107,6 +107,24 @@ def hook_autograd_writes() -> None:
     wrap_symbol(f"{_AOT_MODULE}:AOTAutogradCache.save", make_hook)
 
 
+def hook_precompiled_code() -> None:
+    """Journal each look-up of the code and the guards that Dynamo kept of a function."""
+
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
+        def load(function: Any, *args: Any, **kwargs: Any) -> Any:
+            result = real(function, *args, **kwargs)
+            name = str(getattr(function, "__qualname__", ""))
+            key = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
+            _journal_use("dynamo", "miss" if result is None else "hit", key)
+            return result
+
+        return load
+
+    wrap_symbol("torch._dynamo.package:DynamoCache.load", make_hook)
+
+
+DYNAMO_HOOKS = (hook_precompiled_code,)
+"""Hooks that are needed before Inductor is imported."""
 HOOKS = (
     hook_fx_graph_cache,
     hook_fx_graph_writes,

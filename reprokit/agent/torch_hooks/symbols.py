@@ -82,6 +82,7 @@ HOOKED = (
     Symbol(f"{_INDUCTOR}.compile_fx:log_cudagraph_skip_and_bump_counter", _SKIPS),
     Symbol(f"{_INDUCTOR}.codecache:FxGraphCache.load_with_key", _CACHES),
     Symbol(f"{_INDUCTOR}.codecache:FxGraphCache._write_to_local_cache", _CACHES),
+    Symbol(f"{_DYNAMO}.package:DynamoCache.load", _CACHES),
     *(
         Symbol(f"torch._functorch._aot_autograd.autograd_cache:{name}", _CACHES)
         for name in ("autograd_cache_key", "AOTAutogradCache.try_load", "AOTAutogradCache.save")

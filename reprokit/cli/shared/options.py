@@ -302,6 +302,8 @@ def read_caches(options: dict[str, Any]) -> dict[str, Any]:
         if not sign or not all(word.isidentifier() for word in name.split(".")):
             raise BadInput(f"--cache-change {text!r} is not NAME=VALUE")
         change[name] = value
+    if options["caches"] and options["gpu"] is not None:
+        raise BadInput("--caches cannot be used with --gpu: nothing runs on a simulated GPU")
     python = options["cache_python"]
     if (change or python) and not options["caches"]:
         raise BadInput("--cache-change and --cache-python need --caches")

@@ -18,8 +18,11 @@ from reprokit.core.reduce import ast_edits
 _COUNTERS = {
     "fx-graph": ("inductor", "fxgraph_cache_miss"),
     "aot-autograd": ("aot_autograd", "autograd_cache_miss"),
+    "dynamo": ("stats", "unique_graphs"),
 }
-"""The counter of the misses of each cache, in ``torch._dynamo.utils.counters``."""
+"""What counts the misses of each cache, or the compiles despite its entries, in
+``torch._dynamo.utils.counters``.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ def with_writer(text: str, plan: CachePlan | None) -> str:
             '    with open(sys.argv[1], "wb") as file:',
             '        file.write(saved[0] if saved else b"")',
         ]
+    if plan.stage == cache_stages.PRECOMPILED:
+        rows += ["", "if not is_reader:", "    torch.compiler.save_cache_artifacts()"]
     if plan.missed:
         group, name = _COUNTERS[plan.missed]
         count = f'torch._dynamo.utils.counters["{group}"]["{name}"]'
@@ -108,6 +113,7 @@ def _as_source(value: str) -> str:
 def _start_of_writer(plan: CachePlan) -> list[str]:
     folder = 'os.environ["TORCHINDUCTOR_CACHE_DIR"] = '
     is_loaded = plan.stage == cache_stages.LOADED
+    is_precompiled = plan.stage == cache_stages.PRECOMPILED
     variables = {name: value for name, value in plan.change.items() if "." not in name}
     imports = ["os", *(["pathlib"] if plan.damaged else []), "subprocess", "sys", "tempfile"]
     written = 'f"{folder.name}/writer"' if is_loaded else "folder.name"
@@ -118,6 +124,7 @@ def _start_of_writer(plan: CachePlan) -> list[str]:
         "if is_reader:  # the writer runs first, in a process of its own, and fills the cache",
         "    folder = tempfile.TemporaryDirectory()",
         f"    {folder}{written}",
+        *(['    os.environ["TORCH_CACHING_PRECOMPILE"] = "1"'] if is_precompiled else []),
         '    command = [sys.executable, __file__, f"{folder.name}/artifacts"]',
         "    subprocess.run(command, check=True)",
     ]

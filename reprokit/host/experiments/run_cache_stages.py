@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,14 @@ DEFAULT_CHANGE = {"torch._inductor.config.epilogue_fusion": "False"}
 ARTIFACTS_FILE = "artifacts"
 MAX_COPIED_BYTES = 4 << 30
 """A larger cache folder of the user is not copied."""
+UNREADABLE = "full_miss"
+"""What torch reports of a key without a readable entry."""
 REFERENCE = "reference"
 """The stage ``changed`` without the cache of the first run."""
+WRITER = "writer"
+"""The run that fills the cache of the stage ``precompiled``."""
+PRECOMPILE = {"TORCH_CACHING_PRECOMPILE": "1"}
+"""With this variable torch also keeps the code and the guards of Dynamo."""
 
 
 def request_of_first_run(request: Request, run_path: Path) -> Request:
@@ -55,7 +62,7 @@ def request_of_first_run(request: Request, run_path: Path) -> Request:
 def delete_caches(run_path: Path) -> None:
     """Delete the caches and the artifacts of all stages."""
     folder = run_path / run_names.CACHES_FOLDER
-    for name in (*records.STAGE_WORDS, REFERENCE):
+    for name in (*records.STAGE_WORDS, REFERENCE, WRITER):
         deletion.delete_path(folder / name, inside=run_path)
         deletion.delete_path(folder / f"run-{name}" / RESULTS_FOLDER, inside=run_path)
     deletion.delete_path(folder / ARTIFACTS_FILE, inside=run_path)
@@ -92,6 +99,20 @@ def compare_caches(
         delete_caches(run_path)
 
 
+@dataclass(frozen=True)
+class _StagePlan:
+    """What one stage runs."""
+
+    request: Request
+    source: Path | None
+    """The cache folder that is copied for it; None for an empty cache."""
+    reference: Path
+    """The results of a fresh compile with the same settings."""
+    wrote: tuple[CacheUsed, ...] = ()
+    """The look-ups and writes of the process that filled the cache."""
+    settings: tuple[str, ...] = ()
+
+
 class _StageRunner:
     """Runs the stages after the first run of a target."""
 
@@ -124,7 +145,7 @@ class _StageRunner:
         is_command = self._request.target.kind == "command"
         if name == records.OWN and self.own_folder and not _is_small(self.own_folder):
             return f"the cache folder of the environment has more than {MAX_COPIED_BYTES >> 30} GiB"
-        if name == records.LOADED and is_command:
+        if name in (records.LOADED, records.PRECOMPILED) and is_command:
             return "the program of a command decides itself what it saves and loads"
         if name == records.CHANGED and is_command and not self._request.cache_change:
             return "no --cache-change names a setting"
@@ -135,34 +156,23 @@ class _StageRunner:
 
     def run_stage(self, name: str) -> Observation | None:
         """Run one stage; return its observation if it fails."""
+        plan = self._prepare(name)
+        if plan is None:
+            return None
         cache = self._folder / name
-        reference = self._run_path / RESULTS_FOLDER
-        request, settings = self._request, tuple[str, ...]()
-        if name == records.CHANGED:
-            request, settings = self._with_change()
-            fresh, _ = self._run(REFERENCE, request, self._folder / REFERENCE, None)
-            verdict = judge_run(fresh)
-            if verdict.kind != "ok":
-                self._missing.append(
-                    Missing("stage changed", f"a fresh compile fails too: {verdict.reason}")
-                )
-                return None
-            reference = self._folder / f"run-{REFERENCE}" / RESULTS_FOLDER
+        if plan.source is not None:
+            shutil.copytree(plan.source, cache, symlinks=True)
+        damaged, stored = cache_files.damaged_files(cache), cache_files.stored_keys(cache)
         if name == records.LOADED:
-            artifacts = str(self._folder / ARTIFACTS_FILE)
-            request = dataclasses.replace(request, load_artifacts=artifacts)
-            cache.mkdir()
-        else:
-            source = self.own_folder if name == records.OWN else None
-            shutil.copytree(source or self._folder / records.COLD, cache, symlinks=True)
-        damaged = cache_files.damaged_files(cache)
-        stored = cache_files.stored_keys(cache)
-        if name == records.LOADED:
-            stored = cache_uses.stored_keys(self._wrote)
-        seen, uses = self._run(name, dataclasses.replace(request, stage=name), cache, reference)
+            stored = cache_uses.stored_keys(plan.wrote)
+        request = dataclasses.replace(plan.request, stage=name)
+        seen, uses = self._run(name, request, cache, plan.reference)
         if name != records.CHANGED:
-            wrote = () if name == records.OWN else self._wrote
-            missed = cache_uses.missed_entries(stored, wrote, uses)
+            graphs = sum(graph.level == "dynamo" for graph in seen.graphs)
+            missed = cache_uses.missed_entries(stored, plan.wrote, uses)
+            missed += cache_uses.unused_precompiled_code(uses, graphs)
+            if name == records.OWN:  # a guard of an entry of a different program may fail
+                missed = tuple(entry for entry in missed if entry.detail == UNREADABLE)
             seen = dataclasses.replace(seen, missed=missed)
         verdict = judge_run(seen)
         self.stages.append(
@@ -172,7 +182,7 @@ class _StageRunner:
                 seen.seconds,
                 seen.cpu_s,
                 cache_uses.count_uses(uses),
-                settings,
+                plan.settings,
                 damaged if verdict.kind != "ok" else (),
             )
         )
@@ -186,6 +196,46 @@ class _StageRunner:
             own_backend=first.own_backend,
             own_passes=first.own_passes,
         )
+
+    def _prepare(self, name: str) -> _StagePlan | None:
+        """Return what a stage needs; None if a fresh compile with its settings fails too."""
+        usual = _StagePlan(
+            self._request,
+            self._folder / records.COLD,
+            self._run_path / RESULTS_FOLDER,
+            tuple(self._wrote),
+        )
+        if name == records.OWN:
+            return dataclasses.replace(usual, source=self.own_folder, wrote=())
+        if name == records.LOADED:
+            artifacts = str(self._folder / ARTIFACTS_FILE)
+            request = dataclasses.replace(self._request, load_artifacts=artifacts)
+            return dataclasses.replace(usual, request=request, source=None)
+        if name == records.CHANGED:
+            request, settings = self._with_change()
+            fresh = self._run_fresh(name, REFERENCE, request)
+            return fresh and dataclasses.replace(fresh, source=usual.source, settings=settings)
+        if name == records.PRECOMPILED:
+            variables = {**self._request.variables, **PRECOMPILE}
+            return self._run_fresh(
+                name, WRITER, dataclasses.replace(self._request, variables=variables)
+            )
+        return usual
+
+    def _run_fresh(self, stage: str, name: str, request: Request) -> _StagePlan | None:
+        """Run the target with an empty cache; return the plan of a stage that reads this cache."""
+        cache = self._folder / name
+        cache.mkdir()
+        saves = str(cache / ARTIFACTS_FILE) if name == WRITER else ""
+        writer = dataclasses.replace(request, save_artifacts=saves)
+        seen, uses = self._run(name, writer, cache, None)
+        verdict = judge_run(seen)
+        if verdict.kind != "ok":
+            why = f"a fresh compile fails too: {verdict.reason}"
+            self._missing.append(Missing(f"stage {stage}", why))
+            return None
+        results = self._folder / f"run-{name}" / RESULTS_FOLDER
+        return _StagePlan(request, cache, results, tuple(uses))
 
     def _with_change(self) -> tuple[Request, tuple[str, ...]]:
         request = self._request

@@ -220,9 +220,7 @@ COMPARE = Step(
 COMPARE_CACHES = Step(
     "caches",
     run_steps.compare_caches,
-    lambda s: (
-        run_steps.may_hide_more(s) and s.request.checks_caches and not s.seen.has_fake_tensors
-    ),
+    lambda s: run_steps.may_hide_more(s) and s.request.checks_caches,
     "caches.json",
     may=_may_run,
 )

@@ -253,7 +253,10 @@ def _missed(outcome: RunOutcome, journals: Journals) -> tuple[cache_uses.MissedE
     uses = journals.events_of_type(CacheUsed)
     wrote = [use for use in uses if use.pid != outcome.main_pid]
     reads = [use for use in uses if use.pid == outcome.main_pid]
-    return cache_uses.missed_entries(cache_uses.stored_keys(wrote), wrote, reads)
+    graphs = [e for e in journals.events_of_type(Graph) if e.pid == outcome.main_pid]
+    missed = cache_uses.missed_entries(cache_uses.stored_keys(wrote), wrote, reads)
+    count = sum(graph.level == "dynamo" for graph in graphs)
+    return missed + cache_uses.unused_precompiled_code(reads, count)
 
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 COLD, WARM, LOADED, CHANGED, OWN = "cold", "warm", "loaded", "changed", "own"
+PRECOMPILED = "precompiled"
 STAGE_WORDS = {
     COLD: "with an empty cache",
     OWN: "with a copy of the cache folder of the environment",
     WARM: "in a second process, with the cache of the first",
     LOADED: "in a second process, with the saved artifacts of the first",
     CHANGED: "in a second process, with the cache of the first and a changed setting",
+    PRECOMPILED: "in a second process, with the cache of one with TORCH_CACHING_PRECOMPILE=1",
 }
 """Each stage in words, in the order in which they run."""
 

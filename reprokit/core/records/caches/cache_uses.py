@@ -9,6 +9,8 @@ from reprokit.core.shared.contract.cache_events import CacheUsed
 
 MISS_MESSAGE = "the entry of the first process is not used"
 """The message of an assertion in a program that counts its own look-ups."""
+DYNAMO = "dynamo"
+"""The cache of precompiled code: the code and the guards of Dynamo."""
 GRAPH_PARTS = frozenset({"gm", "mod"})
 """The parts of a key that are the graph itself. If they differ, the program is a different one."""
 
@@ -18,7 +20,7 @@ class MissedEntry:
     """A look-up without a result, for which the cache has an entry of the same graph."""
 
     cache: str
-    """``fx-graph`` or ``aot-autograd``."""
+    """``fx-graph``, ``aot-autograd`` or ``dynamo``."""
     key: str
     changed: tuple[str, ...] = ()
     """The parts of the key that differ from the key of the entry; empty if the keys are equal."""
@@ -86,6 +88,18 @@ def missed_entries(
             changed = sorted(n for n in names if twin.parts.get(n) != use.parts.get(n))
             missed[use.cache, use.key] = MissedEntry(use.cache, use.key, tuple(changed))
     return tuple(missed.values())
+
+
+def unused_precompiled_code(reads: Iterable[CacheUsed], graphs: int) -> tuple[MissedEntry, ...]:
+    """Return the function whose precompiled code was found and is not used, as an entry.
+
+    ``graphs`` is the number of graphs that the reader compiled. With an entry of each function it
+    compiles none, unless a guard of an entry fails.
+    """
+    uses = [use for use in reads if use.cache == DYNAMO]
+    if not uses or not graphs or any(use.outcome != "hit" for use in uses):
+        return ()
+    return (MissedEntry(DYNAMO, uses[0].key, (), f"{graphs} graphs were compiled again"),)
 
 
 def _is_same_graph(one: CacheUsed, two: CacheUsed) -> bool:
