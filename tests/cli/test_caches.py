@@ -58,7 +58,7 @@ def test_a_killed_writer_is_an_error_on_load_whose_repro_has_two_processes(
     """An empty shared library fails only in the warm stage; the machine is responsible, and the
     repro fails by itself in a fresh process.
     """
-    done = capture("killed_writer", tmp_path, "--budget", "90", "--proofs", "1")
+    done = capture("killed_writer", tmp_path, "--minimize", "--budget", "60")
     verdict = done.json["verdict"]
     assert (done.kind, verdict["stage"], verdict["responsible"]) == (
         "exception",
