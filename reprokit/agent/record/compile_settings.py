@@ -68,8 +68,8 @@ class _Values:
     """Write values as Python text, and collect the definitions that the text uses."""
 
     def __init__(self, base: _Values | None = None) -> None:
-        self._writer = base._writer if base else DefinitionWriter()
-        self._needed = set(base._needed) if base else set[str]()
+        self._writer: DefinitionWriter = base._writer if base else DefinitionWriter()
+        self._needed: set[str] = set(base._needed) if base else set()
         self.left_out: list[str] = list(base.left_out) if base else []
 
     def write_value(self, name: str, value: Any) -> str | None:

@@ -139,13 +139,10 @@ def _config(writer: DefinitionWriter, config: Any) -> str:
 
 def _type_name(value: Any) -> str:
     language: Any = sys.modules["triton.language"]
-    for name in (str(value), getattr(value, "name", "")):
-        if getattr(language, name, None) is value or getattr(language, name, None) == value:
-            return name
     names = [n for n, v in vars(language).items() if type(v) is type(value) and v == value]
     if not names:
         raise NoText(f"{value!r} is no type of triton.language")
-    return names[0]
+    return str(names[0])
 
 
 SPECIAL.append(write_kernel)
