@@ -14,6 +14,7 @@ from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
     from reprokit.cli.documents.study_documents import AblateDocument, AblationKeys
+    from reprokit.host.request.run_request import Request
 
 _SAYS = {
     "same": "the same failure",
@@ -23,16 +24,16 @@ _SAYS = {
 }
 
 
-@shared.command(
+@shared.target_command(
     epilog=(
         "Exit codes: 0 no step fails, 1 a step fails, 2 wrong usage, 3 unknown, 130 interrupted."
     )
 )
-@shared.PACK_OR_TARGET
+@shared.PACK_OR_COMMAND
 @click.pass_context
 def ablate(
     ctx: click.Context,
-    pack_or_target: str,
+    pack_or_target: str | None,
     python: str | None,
     timeout: float,
     yes: bool,
@@ -46,16 +47,37 @@ def ablate(
     fails, a search finds the pass or lowering that causes the failure. A target is captured first,
     and a pack is written.
 
+    A command after -- is run again for each step. If it runs vLLM, SGLang or transformers, the
+    steps include the switches that their guides name, such as --enforce-eager.
+
     \b
     Examples:
       reprokit ablate model.py:make
       reprokit ablate reprokit-model-make-wrong-result-1f2e3d4c5b6a.tar.gz
+      reprokit ablate -- vllm serve facebook/opt-125m
     """
+    from reprokit.core.shared.errors import BadInput
+    from reprokit.host.request.run_request import Request
+    from reprokit.host.request.target import parse_command, parse_target
+
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        if shared.is_pack(pack_or_target):
+        command: tuple[str, ...] | None = ctx.meta.get("command")
+        if (pack_or_target is None) == (command is None):
+            count = "no" if command is None else "more than one"
+            raise BadInput(f"{count} target was given; name a pack, a target, or -- COMMAND")
+        if pack_or_target is None:
+            target = parse_command(command or ())
+            request = Request(target, deadline_s=timeout, compares=False)
+            document = _ablate_target(request, output_dir, live)
+        elif shared.is_pack(pack_or_target):
             document = _ablate_pack(Path(pack_or_target), python, yes, output_dir, live)
         else:
-            document = _ablate_target(pack_or_target, python, timeout, output_dir, live)
+            request = Request(
+                parse_target(pack_or_target),
+                python=shared.interpreter_option(python),
+                deadline_s=timeout,
+            )
+            document = _ablate_target(request, output_dir, live)
     if as_json:
         out.RESULTS.print_json(document)
     else:
@@ -64,25 +86,17 @@ def ablate(
 
 
 def _ablate_target(
-    pack_or_target: str,
-    python: str | None,
-    timeout: float,
-    output_dir: Path | None,
-    live: terminal.LiveStatus,
+    request: Request, output_dir: Path | None, live: terminal.LiveStatus
 ) -> AblateDocument:
     from reprokit.host.pipeline import pipeline
-    from reprokit.host.request.run_request import Request
-    from reprokit.host.request.target import parse_target
 
-    request = Request(
-        parse_target(pack_or_target),
-        python=shared.interpreter_option(python),
-        deadline_s=timeout,
-        minimizes=False,
-        rungs="all",
-    )
     captured = pipeline.capture_target(
-        request, output_dir, live.show_message, live.show_progress, None, live.show_status
+        dataclasses.replace(request, minimizes=False, rungs="all"),
+        output_dir,
+        live.show_message,
+        live.show_progress,
+        None,
+        live.show_status,
     )
     from reprokit.cli.documents.study_documents import AblateDocument
 

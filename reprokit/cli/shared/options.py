@@ -256,8 +256,7 @@ OUTPUT = _together(
 )
 """Options for the interpreter and the output."""
 
-PACK_OR_TARGET = _together(
-    click.argument("pack_or_target", type=TargetType(takes_packs=True), metavar="PACK|TARGET"),
+_RUNNING = (
     option("--python", type=PLACE, help=f"Interpreter to use; default: {DEFAULT_PYTHON}."),
     option(
         "--timeout",
@@ -274,7 +273,21 @@ PACK_OR_TARGET = _together(
     ),
     JSON,
 )
+PACK_OR_TARGET = _together(
+    click.argument("pack_or_target", type=TargetType(takes_packs=True), metavar="PACK|TARGET"),
+    *_RUNNING,
+)
 """Options of commands that take a pack, or a target that they capture first."""
+PACK_OR_COMMAND = _together(
+    click.argument(
+        "pack_or_target",
+        required=False,
+        type=TargetType(takes_packs=True),
+        metavar="[PACK|TARGET|-- COMMAND]",
+    ),
+    *_RUNNING,
+)
+"""The same for a command that also takes a command line after ``--``."""
 
 
 def interpreter_option(name: str | None) -> str:

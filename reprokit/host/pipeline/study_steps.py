@@ -11,7 +11,7 @@ import dataclasses
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.shared.contract import run_names
-from reprokit.host.experiments import run_ablation
+from reprokit.host.experiments import ablate_command, run_ablation
 from reprokit.host.minimize import locate
 from reprokit.host.minimize import minimization as reducer
 from reprokit.host.pack import shown_program
@@ -150,14 +150,21 @@ def can_ablate(state: State) -> bool:
     )
     if not wants_study(state) or state.request.rungs == "none" or has_one_backend:
         return False
-    return not reducer.why_not_minimizable(state.verdict) or (
-        state.request.rungs == "all" and not state.is_command
-    )
+    return not reducer.why_not_minimizable(state.verdict) or state.request.rungs == "all"
 
 
 def ablate_failure(state: State) -> State:
-    """Compile the small program, or the target if there is none, in different ways."""
+    """Compile the small program, or the target if there is none, in different ways.
+
+    A command is run again only if the user asks for all ablation steps of it.
+    """
     program = _to_ablate(state)
+    if state.is_command and state.request.rungs == "all" and program is None:
+        with interrupts.allowed():
+            ablation = ablate_command.ablate_command(
+                state.request, state.signature, state.seen, state.run_path, _trying(state)
+            )
+        return _with_ablation(state, ablation)
     if state.ablation is not None and (program is None or state.request.rungs != "all"):
         return state  # the ablation was done to locate wrong results
     if program is None:
