@@ -47,7 +47,7 @@ def starts_of(
     }
     (folder / "values.json").write_text(json.dumps({"values": values, "settings": {"grad": True}}))
     if data is not None:
-        (folder / "small.private").write_text(json.dumps(data))
+        (folder / "values.private").write_text(json.dumps(data))
     record = GraphRecord(
         number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False
     )
@@ -64,15 +64,28 @@ def test_nodes_that_depend_on_a_custom_operator_are_left_out(tmp_path: Path) -> 
     assert "mine" not in start.text and "torch.sin(" in start.text and start.units == (2, 3)
 
 
-def test_recorded_values_are_the_last_start(tmp_path: Path) -> None:
-    """Random inputs come first, then the source, and then the recorded values of small inputs."""
-    starts = starts_of(tmp_path, {"l_i_": [3, 1]}, "import torch\ntorch.compile(f)(x)\n")
-    assert [start.level for start in starts] == ["dynamo", "source", "values"]
-    assert "torch.tensor([3, 1])" in starts[2].text and "torch.tensor(" not in starts[0].text
-    assert starts[2].data == {"l_i_": [3, 1]} and starts[2].graph == starts[0].graph
+def test_recorded_values_follow_random_ones(tmp_path: Path) -> None:
+    """Usual random inputs come first, then those like the recorded ones, then the recorded values,
+    and then the source.
+    """
+    described = {
+        "b": {"low": 3.0, "high": 8.0, "mean": 5.0, "std": 0.5, "count": 4, "special": {}},
+        "l_i_": {"low": 1, "high": 3, "values": [3, 1], "count": 2, "special": {}},
+    }
+    starts = starts_of(tmp_path, described, "import torch\ntorch.compile(f)(x)\n")
+    levels = ["dynamo", "descriptor", "statistics", "values", "source"]
+    assert [start.level for start in starts] == levels
+    plain, described_start, statistics, values, _ = (start.text for start in starts)
+    assert "torch.tensor([3, 1])" in values and "torch.tensor(" not in plain
+    assert "torch.randint(1, 4, (2,))" in described_start
+    assert (
+        "torch.randn((4,)) * 0.5 + 5.0" in statistics
+        and statistics.count("torch.manual_seed(0)") == 1
+    )
 
 
 def test_recorded_values_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
     """The values become program text, so only numbers are accepted."""
-    starts = starts_of(tmp_path, {"l_i_": ["__import__('os').system('x')", 1]})
+    values = ["__import__('os').system('x')", 1]
+    starts = starts_of(tmp_path, {"l_i_": {"values": values, "special": {}}})
     assert [start.level for start in starts] == ["dynamo"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events, run_names
-from . import collectives, compile_settings, graph_source, journal
+from . import collectives, compile_settings, graph_source, input_values, journal
 from .definitions.graph_definitions import GraphDefinitions
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ MAX_GRAPHS = 400
 """Limit of graphs that one process writes. Later graphs are only in the journal, so that a program
 that recompiles without end does not fill the disk.
 """
-
-SMALL_VALUES_FILE = "small.private"
-"""The values of small inputs. They are the user's data: a pack takes no file with this suffix."""
 
 is_only_new = False
 """Whether to skip a graph that another rank has already written."""
@@ -50,7 +47,7 @@ def record_graph(
     ``graph.py`` is the graph as a script. ``inputs.json`` has the metadata of its inputs.
     ``values.json`` has the metadata of each value in it, the settings of the compile, and the
     definitions of the user's own operators and kernels.
-    ``small.private`` has the values of its small inputs. ``example_inputs`` are the inputs in
+    ``values.private`` describes the values of its inputs. ``example_inputs`` are the inputs in
     order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
     of a compile that Dynamo did not start.
     """
@@ -73,7 +70,9 @@ def record_graph(
                 "definitions": definitions.definitions,
                 "undefined": definitions.undefined,
             }
-            small = graph_source.small_values(gm, example_inputs) if level != "aten" else {}
+            private = (
+                input_values.describe_input_values(gm, example_inputs) if level != "aten" else {}
+            )
             facts: dict[str, object] = {
                 "level": level,
                 "cid": cid,
@@ -82,7 +81,7 @@ def record_graph(
             }
             if digest:
                 facts.update(calls=calls, digest=digest)
-            number = _write_files(source, {**facts, "inputs": inputs}, values, small)
+            number = _write_files(source, {**facts, "inputs": inputs}, values, private)
         journal.write_event(dataclasses.replace(event, n=number))
     except Exception as problem:  # some graphs have no source text; the compile must go on
         problem_text = cuts.cut_head(repr(problem), 2000)
@@ -132,7 +131,7 @@ def _write_files(
     source: str,
     facts: Mapping[str, object],
     values: Mapping[str, object],
-    small: Mapping[str, object],
+    private: Mapping[str, object],
 ) -> int:
     """Write the files of a graph to the folder with the next free number, and return the number."""
     top = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER)
@@ -142,7 +141,7 @@ def _write_files(
         (run_names.GRAPH_FILE, source),
         (run_names.INPUTS_FILE, json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
         (run_names.VALUES_FILE, json.dumps(values, default=repr, ensure_ascii=False)),
-        (SMALL_VALUES_FILE, json.dumps(small)),
+        (run_names.PRIVATE_VALUES_FILE, json.dumps(private)),
     ):
         with open(
             os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace"

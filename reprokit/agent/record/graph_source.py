@@ -23,8 +23,6 @@ from .definitions.graph_definitions import GraphDefinitions
 if TYPE_CHECKING:
     import torch
 
-MAX_SMALL_INTEGERS, MAX_SMALL_FLOATS = 64, 16
-"""Elements of the largest inputs whose values are recorded."""
 _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled."""
 '''
 
@@ -92,30 +90,6 @@ def describe_values(
         ):
             described[node.name] = describe_input(value, value, definitions)
     return described
-
-
-def small_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> dict[str, Any]:
-    """Return the values of small inputs as nested lists, by the name of the input.
-
-    A failure may depend on an index or a mask. Only plain CPU tensors are included, and no
-    parameters. The values stay on this machine unless the failure depends on them.
-    """
-    import torch
-
-    values = {}
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    for node, value in zip(placeholders, example_inputs, strict=False):
-        if (
-            type(value) is torch.Tensor
-            and value.device.type == "cpu"
-            and value.layout is torch.strided
-        ):
-            limit = MAX_SMALL_FLOATS if value.is_floating_point() else MAX_SMALL_INTEGERS
-            if 0 < value.numel() <= limit and not value.is_complex():
-                # tolist() raises for quantized and sub-byte types
-                with contextlib.suppress(Exception):
-                    values[node.name] = value.detach().tolist()
-    return values
 
 
 def describe_input(

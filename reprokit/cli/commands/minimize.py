@@ -241,7 +241,7 @@ def _print(document: MinimizeDocument) -> None:
             out.RESULTS.print_line(f"no smaller program: {note}")
     else:
         out.RESULTS.print_line(str(result.get("says")))
-        for note in result.get("notes") or ():
+        for note in (*result.get("depends_on", ()), *result.get("notes", ())):
             out.RESULTS.print_line(note)
         out.RESULTS.print_line(
             f"{result['probes']} probes, {result['cpu_s']:.0f} CPU-seconds; {result['spent']}"

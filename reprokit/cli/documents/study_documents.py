@@ -122,6 +122,7 @@ class MinimizedKeys(TypedDict):
     rate: float
     is_complete: bool
     notes: list[str]
+    depends_on: list[str]
     proof: Proof | None
     unproved: str
     says: str

@@ -200,7 +200,7 @@ def print_captured(captured: CaptureResult) -> None:
     if captured.minimized and captured.minimized.text:
         row("minimized", captured.minimized.describe())
         row("", captured.minimized.describe_time())
-        for note in captured.minimized.notes:
+        for note in (*captured.minimized.depends_on, *captured.minimized.notes):
             row("", note)
     if seen.is_command:
         row(

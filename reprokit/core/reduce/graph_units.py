@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -69,6 +68,9 @@ class GraphProgram:
     the units call them."""
     undefined: Mapping[str, str] = field(default_factory=dict)
     """Why an operator has no definition."""
+
+    seed: int | None = None
+    """The seed of a program whose random values matter."""
 
     def bodies_of(self, names: Collection[str]) -> list[Body]:
         """Return the bodies that the names need, innermost first."""
@@ -200,12 +202,6 @@ def _statements(rows: Iterable[str]) -> Iterator[ast.stmt]:
             yield from ast.parse(row).body
         except (SyntaxError, ValueError, RecursionError) as problem:
             raise Unreadable(f"a recorded definition does not parse: {problem}") from problem
-
-
-def with_data(graph: GraphProgram, data: Mapping[str, Any]) -> GraphProgram:
-    """Return the graph with the values of its inputs, as nested lists by name."""
-    values = {name: {**facts, "data": data.get(name)} for name, facts in graph.values.items()}
-    return dataclasses.replace(graph, values=values)
 
 
 def _check(settings: Mapping[str, Any]) -> None:

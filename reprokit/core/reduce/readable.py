@@ -241,3 +241,16 @@ def _unpacked(text: str) -> str:
                 ):
                     row.value = row.value.args[0]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def with_seed(text: str, seed: int | None) -> str:
+    """Return the program with this random seed and no other one; without a seed for None."""
+    tree = ast.parse(text)
+    tree.body = [n for n in tree.body if not ast.unparse(n).startswith("torch.manual_seed(")]
+    if seed is not None:
+        # the seed comes before the first statement that may draw: after imports and definitions
+        kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+        others = (i for i, n in enumerate(tree.body) if not isinstance(n, kinds))
+        place = next(others, len(tree.body))
+        tree.body.insert(place, ast.parse(f"torch.manual_seed({seed})").body[0])
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

@@ -12,8 +12,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from reprokit.core.reduce import value_properties
 from reprokit.core.reduce.graph_units import GraphProgram, rename_units
-from reprokit.core.shared.source import entry_programs, process_group, tensors
+from reprokit.core.shared.source import entry_programs, process_group
 
 LARGE_BYTES = 1 << 30
 """Inputs with more bytes than this are fake tensors. If the run had fake tensors, the limit is a
@@ -25,7 +26,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     """Return the program of the units ``chosen`` and of the units that they need, in the graph's
     order.
 
-    With ``is_bare`` it has no seed and no ``no_grad``, which few failures need.
+    With ``is_bare`` it has no ``no_grad``, which few failures need, and a seed only if the values
+    of its inputs matter.
     """
     keep = _closed(graph, set(chosen))
     units = [graph.units[i] for i in sorted(keep)]
@@ -61,7 +63,7 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
     bodies = graph.bodies_of(used)
     used |= {n.id for b in bodies for n in ast.walk(b) if isinstance(n, ast.Name)}
     constants = [f"{n} = {graph.constants[n]}" for n in sorted(graph.constants) if n in used]
-    makers = [f"{names[n]} = {_value(graph.values[n])}" for n in arguments]
+    makers = [row for n in arguments for row in _makers(names[n], graph.values[n])]
     makers += _marks(graph, arguments, names)
     function = [
         f"def repro({', '.join(names[n] for n in arguments)}):",
@@ -79,7 +81,8 @@ def program_of_units(graph: GraphProgram, chosen: Collection[int], is_bare: bool
             "torch._inductor.config.wrap_inductor_compiled_regions = True",
         ]
         last_rows = ["with FakeTensorMode():", *(f"    {row}" for row in last_rows)]
-    seed = [] if is_bare else ["torch.manual_seed(0)"]
+    has_seed = graph.seed is not None or not is_bare
+    seed = [f"torch.manual_seed({graph.seed or 0})"] * has_seed
     rows += ["", *entered.definitions, "", *function, "", *seed, *last_rows]
     return tidy_program("\n".join(rows) + "\n")
 
@@ -153,11 +156,11 @@ def _is_large(graph: GraphProgram, arguments: list[str]) -> bool:
     return total > LARGE_BYTES or (bool(graph.settings.get("fake")) and total > LARGE_BYTES // 16)
 
 
-def _value(facts: Mapping[str, Any]) -> str:
+def _makers(name: str, facts: Mapping[str, Any]) -> list[str]:
     if facts["kind"] == "tensor":
-        return tensors.tensor_text(facts)
+        return value_properties.maker_rows(name, facts)
     value = facts.get("value")
-    return repr(2 if value is None else value)
+    return [f"{name} = {2 if value is None else value!r}"]
 
 
 def _marks(graph: GraphProgram, arguments: list[str], names: Mapping[str, str]) -> list[str]:

@@ -36,6 +36,8 @@ class MinimizeResult:
     is_complete: bool = False
     """Nothing more can be left out; False when the budget ended or the user interrupted it."""
     notes: list[str] = field(default_factory=list)
+    depends_on: list[str] = field(default_factory=list)
+    """Sentences on the values of inputs, and the random values, that the failure depends on."""
     proof: proof.Proof | None = None
     unproved: str = ""
     """Why the proof has no hits, where the reduction knows a reason that the proof does not."""

@@ -82,8 +82,8 @@ class Oracle:
         self._file: IO[str] | None = None
         self._restarts = 0
         self._unknown: set[str] = set()
-        self.word = ""
-        """A word that every candidate must contain; empty for none."""
+        self.words: tuple[str, ...] = ()
+        """Words that every candidate must contain."""
         self._carried: dict[str, str] = {}
         self._open()
 
@@ -99,16 +99,18 @@ class Oracle:
         if self._show:
             self._show(self.status)
 
-    def begin_program(self, text: str, carried: Collection[str] = (), word: str = "") -> None:
+    def begin_program(
+        self, text: str, carried: Collection[str] = (), words: Collection[str] = ()
+    ) -> None:
         """Set the program whose reduced versions are answered from now on.
 
         A name that this program does not define may be undefined in its reduced versions too. A
-        candidate without ``word`` is not run: without ``backend=``, for example, it cannot show the
-        failure of a custom backend. ``carried`` has the sources of custom passes and backends. A
-        candidate has them unchanged or not at all: a smaller backend that always raises would show
-        the same failure, but explain nothing.
+        candidate without all ``words`` is not run: without ``backend=``, for example, it cannot
+        show the failure of a custom backend. ``carried`` has the sources of custom passes and
+        backends. A candidate has them unchanged or not at all: a smaller backend that always raises
+        would show the same failure, but explain nothing.
         """
-        self._unknown, self.word = unknown_names(ast.parse(text)), word
+        self._unknown, self.words = unknown_names(ast.parse(text)), tuple(words)
         self._carried = {
             name: dumped
             for source in carried
@@ -134,7 +136,7 @@ class Oracle:
         if (
             tree is None
             or "compile" not in text
-            or self.word not in text
+            or not all(word in text for word in self.words)
             or unknown_names(tree) - self._unknown
         ):
             return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError

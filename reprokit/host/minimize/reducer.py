@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce import graph_units, readable, subgraph, subsets
+from reprokit.core.reduce import assertions, graph_units, readable, subgraph, subsets
+from reprokit.core.reduce import value_properties as properties
 from reprokit.core.reduce.pass_table import PASSES
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts
@@ -24,6 +26,8 @@ from reprokit.host.system import files, host_log
 TRACED = frozenset({"dynamo-trace", "guards"})
 """Phases of failures that every backend shows; the backend "eager" is the fastest to probe."""
 FLAKY_TRIES = 10
+SEEDS = 0, 1, 2
+"""The random seeds that are tried where the drawn values matter."""
 GOOD_LINES = 14
 """If a repro from a graph is not longer than this, the source is not tried."""
 HEALTHY_MULTIPLE = 4.0
@@ -48,7 +52,10 @@ class Reducer:
     ) -> None:
         self._oracle, self._result, self._folder = oracle, result, folder
         self._verdict, self._seen = verdict, seen
-        self._level = ""
+        self._level = self._graph_level = ""
+        self._depends_on: list[str] = []
+        self._has_too_many_values = False
+        """The program has more recorded values than may leave the machine."""
         self._passing: set[str] = set()
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
@@ -59,13 +66,17 @@ class Reducer:
     def keep_best(self, text: str) -> None:
         """Keep a program that shows the failure, if it is the best so far."""
         result = self._result
-        if result.text and repro_cost(text) >= repro_cost(result.text):
+        if self._has_too_many_values or (
+            result.text and repro_cost(text) >= repro_cost(result.text)
+        ):
             return
-        result.text, result.level, result.proof = (
-            text,
-            "dynamo" if self._level == "values" else self._level,
-            None,
-        )
+        self._replace_best(text)
+
+    def _replace_best(self, text: str) -> None:
+        is_valued = self._level in properties.LEVELS
+        result = self._result
+        result.text, result.proof, result.depends_on = text, None, list(self._depends_on)
+        result.level = self._graph_level if is_valued else self._level
         self._oracle.status.lines = count_code_lines(text)
         with host_log.suppress(OSError):
             files.write_atomically(self._folder / "best.py", text)
@@ -82,30 +93,38 @@ class Reducer:
         oracle.ends = self.ends
         for begins in (self._begins, self._is_flaky, self._begins_cold):
             for start in starts:
-                if is_done and (start.level in ("aten", "values", self._level) or self._is_good()):
+                is_valued = start.level in properties.LEVELS
+                if is_done and (is_valued or start.level in ("aten", self._level)):
                     continue
-                self._level, oracle.limits = start.level, usual
+                if is_done and self._is_good():
+                    continue
+                if start.level in properties.DRAWS and begins != self._begins:
+                    continue
+                self._level, oracle.limits, self._depends_on = start.level, usual, []
+                self._has_too_many_values = start.level == "values"
+                self._graph_level = start.graph.level if start.graph is not None else ""
                 oracle.status.trying = f"the {LEVEL_NAMES[start.level]} as it is"
                 is_own = self._verdict.phase == "backend" and "backend=" in start.text
-                oracle.begin_program(start.text, carried, "backend=" if is_own else "")
+                words = ["backend="] * is_own + ["manual_seed"] * (start.level in properties.DRAWS)
+                oracle.begin_program(start.text, carried, words)
                 lacks = [f"the program does not have {what}" for what in start.missing]
                 result.notes += [note for note in lacks if note not in result.notes]
-                if not begins(start):
+                seeded = next((s for s in _with_seeds(start) if begins(s)), None)
+                if seeded is None:
                     continue
                 result.began_lines = result.began_lines or count_code_lines(start.text)
-                text = start.text if start.graph is None else self._cut(start)
+                if not (text := start.text if start.graph is None else self._cut(seeded)):
+                    continue
                 if self._verdict.phase in TRACED:
                     oracle.status.trying = "whether it needs a compiler after Dynamo"
                     if oracle.shows_failure(plain := statements.with_backend(text, "eager")):
                         # the reader sees that only Dynamo matters, and probes cost less
-                        text, oracle.word = (
-                            plain,
-                            "backend=",
-                        )
+                        text, oracle.words = plain, (*oracle.words, "backend=")
                 before = ""
                 while text != before:
                     before, text = text, self._pass_over(text)
                 is_done = True
+                self._settle_seed(text)
             if is_done or oracle.is_cold or oracle.rate < 1.0:
                 break
         result.is_complete = is_done
@@ -131,16 +150,19 @@ class Reducer:
                 self._settle()
                 return True
             if oracle.has_failed_eager:
-                self._result.notes.append(
+                self._note(
                     f"the {LEVEL_NAMES[start.level]} alone fails in eager: {oracle.last_outcome}"
                 )
                 return False
         if oracle.last_outcome.startswith(same_failure.PASSES):
             self._passing.add(text)
-        self._result.notes.append(
-            f"the {LEVEL_NAMES[start.level]} alone does not show it: {oracle.last_outcome}"
-        )
+        self._note(f"the {LEVEL_NAMES[start.level]} alone does not show it: {oracle.last_outcome}")
         return False
+
+    def _note(self, note: str) -> None:
+        """Add a note, unless another seed of the same starting point has left it."""
+        if note not in self._result.notes:
+            self._result.notes.append(note)
 
     def _is_flaky(self, start: StartingPoint) -> bool:
         """Return True when a program that passed shows the failure in some of many runs."""
@@ -204,12 +226,13 @@ class Reducer:
             self._limit(deadline_s=MIN_PASS_S + HEALTHY_MULTIPLE * last.seconds)
 
     def _cut(self, start: StartingPoint) -> str:
-        """Return the smallest program of units of the graph that shows the failure."""
+        """Return the smallest program of units of the graph that shows the failure.
+
+        Return an empty text if it needs too many recorded values.
+        """
         result, oracle = self._result, self._oracle
         graph, places = start.graph, list(start.units)
         assert graph is not None
-        if start.data:
-            graph = self._needed_values(graph, start)
         result.began_nodes = result.began_nodes or len(places)
         hints = hinted_units(graph, self._verdict, self._seen)
         oracle.status.trying = f"which of {len(places)} nodes are needed"
@@ -221,31 +244,74 @@ class Reducer:
             hints,
             lambda i: graph.units[i].kind,
         )
+        if start.properties:
+            graph = self._needed_properties(graph, kept, start.properties)
+            if self._has_too_many_values:
+                result.notes.append(
+                    f"the {LEVEL_NAMES[start.level]} shows it, but needs more than"
+                    f" {properties.MAX_WRITTEN_VALUES} of them"
+                )
+                return ""
         # probe the final layout now, so that its answer is known later
         bare = subgraph.program_of_units(graph, kept, is_bare=True)
         text = bare if oracle.shows_failure(bare) else subgraph.program_of_units(graph, kept)
         return readable.plain_names(text, oracle.shows_failure)
 
-    def _needed_values(
-        self, graph: graph_units.GraphProgram, start: StartingPoint
+    def _needed_properties(
+        self,
+        graph: graph_units.GraphProgram,
+        units: list[int],
+        found: tuple[properties.ValueProperty, ...],
     ) -> graph_units.GraphProgram:
-        """Return the graph with the values of only those inputs that the failure needs.
+        """Return the graph with only those properties of its inputs' values that the failure needs.
 
         The values are the user's data.
         """
         oracle = self._oracle
-        oracle.status.trying = "whose values are needed"
+        oracle.status.trying = "which values are needed"
 
-        def with_some(names: list[str]) -> graph_units.GraphProgram:
-            return graph_units.with_data(graph, {n: start.data[n] for n in names})
+        def holds(some: list[properties.ValueProperty]) -> bool:
+            changed = properties.with_properties(graph, some)
+            return oracle.shows_failure(subgraph.program_of_units(changed, units))
 
-        kept = subsets.leave_out(
-            list(start.data),
-            lambda names: oracle.shows_failure(
-                subgraph.program_of_units(with_some(names), start.units)
-            ),
-        )
-        return with_some(kept)
+        kept = subsets.leave_out(found, holds)
+        self._has_too_many_values = properties.written_values(kept) > properties.MAX_WRITTEN_VALUES
+        if not self._has_too_many_values:
+            for index, one in enumerate(kept):
+                choices = ([*kept[:index], r, *kept[index + 1 :]] for r in properties.rounded(one))
+                kept = next((choice for choice in choices if holds(choice)), kept)
+            self._depends_on = properties.describe_properties(graph.values, kept)
+        return properties.with_properties(graph, kept)
+
+    def _settle_seed(self, text: str) -> None:
+        """Put a seed into the best program only if the failure depends on it."""
+        oracle, result = self._oracle, self._result
+        is_seeded = "manual_seed" in text
+        if result.text != text or oracle.rate < 1.0 or oracle.limits.is_slow:
+            return
+        plain = readable.with_seed(text, None)
+        if not (is_seeded or assertions.draws_random(plain)):
+            return
+        oracle.status.trying = "whether the seed matters"
+        oracle.words = tuple(word for word in oracle.words if word != "manual_seed")
+        answers: dict[int, bool] = {}
+        with host_log.suppress(BudgetExhausted):
+            if assertions.draws_random(plain):
+                for seed in SEEDS[1:]:
+                    answers[seed] = oracle.shows_failure(readable.with_seed(text, seed))
+            if all(answers.values()):
+                if is_seeded and oracle.shows_failure(plain):
+                    self._replace_best(plain)
+                return
+            answers[SEEDS[0]] = oracle.shows_failure(readable.with_seed(text, SEEDS[0]))
+        failing = [seed for seed, is_same in sorted(answers.items()) if is_same]
+        passing = [seed for seed, is_same in sorted(answers.items()) if not is_same]
+        if failing and passing:
+            self._depends_on.append(
+                "The failure depends on the random values that the program draws: it fails with"
+                f" {_seeds(failing)} and not with {_seeds(passing)}."
+            )
+            self._replace_best(text if is_seeded else readable.with_seed(text, failing[0]))
 
     def _pass_over(self, text: str) -> str:
         """Apply every pass once; a pass that raises leaves the program as it was."""
@@ -262,3 +328,18 @@ class Reducer:
                     )
                 )
         return text
+
+
+def _with_seeds(start: StartingPoint) -> Iterator[StartingPoint]:
+    """Yield a starting point with each seed, if its random values may matter."""
+    if start.graph is None or start.level not in properties.DRAWS:
+        yield start
+        return
+    for seed in SEEDS:
+        graph = dataclasses.replace(start.graph, seed=seed)
+        text = subgraph.program_of_units(graph, start.units)
+        yield dataclasses.replace(start, graph=graph, text=text)
+
+
+def _seeds(seeds: list[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}"

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.reduce import graph_units, readable, sized_program, subgraph
+from reprokit.core.reduce import (
+    graph_units,
+    readable,
+    sized_program,
+    subgraph,
+    value_properties,
+)
 from reprokit.core.shared.contract import run_names
 from reprokit.host.system import files, host_log
 
 MAX_GRAPHS = 6
+MAX_VALUED_GRAPHS = 2
+"""Graphs that are tried with recorded values too."""
 LEVEL_NAMES = {
-    "values": "graph that Dynamo saw, with the values of its small inputs,",
+    "descriptor": "graph that Dynamo saw, with inputs like the recorded ones,",
+    "exact": "graph that Dynamo saw, with inputs in exactly the recorded range,",
+    "statistics": "graph that Dynamo saw, with the recorded mean and standard deviation,",
+    "values": "graph that Dynamo saw, with the recorded values of its inputs,",
     "dynamo": "graph that Dynamo saw",
     "export": "exported graph",
     "aten": "graph that Inductor got",
@@ -36,8 +45,8 @@ class StartingPoint:
     graph: graph_units.GraphProgram | None = None
     units: tuple[int, ...] = ()
     """Indices of the units of the graph that it begins with."""
-    data: Mapping[str, Any] = field(default_factory=dict)
-    """Values of small inputs, as nested lists by name; the text has all of them."""
+    properties: tuple[value_properties.ValueProperty, ...] = ()
+    """Properties of the recorded values; the text has all of them."""
     missing: tuple[str, ...] = ()
     """The operators and settings of the run that the program lacks, each with the reason."""
 
@@ -68,9 +77,9 @@ def find_starting_points(
 ) -> list[StartingPoint]:
     """Return the starting points in the order in which they are tried.
 
-    A graph with the values of its inputs comes after the same graph without them. For wrong
-    results (``is_wrong``) every recorded graph is a starting point, because any of them may be the
-    first wrong one.
+    Graphs with properties of the recorded values come after all graphs without them, in the order
+    of ``value_properties.LEVELS``. For wrong results (``is_wrong``) every recorded graph is a
+    starting point, because any of them may be the first wrong one.
     """
     is_training |= any(g.is_backward for g in seen.graphs)
     main_rank = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
@@ -88,20 +97,24 @@ def find_starting_points(
     )
     aten = [g for g in failing if g.level == "aten"]
     starts: list[StartingPoint] = []
-    with_values: list[StartingPoint] = []
+    valued: dict[str, list[StartingPoint]] = {level: [] for level in value_properties.LEVELS}
     for graphs in (entered, aten):
-        for record in (graphs if is_wrong else graphs[::-1])[:MAX_GRAPHS]:
+        ordered = (graphs if is_wrong else graphs[::-1])[:MAX_GRAPHS]
+        for number, record in enumerate(ordered):
             with host_log.suppress(Exception):
                 graph = _graph(
                     record, run_path, records, is_training and record.level == "dynamo", is_fake
                 )
                 starts += _starts(record.level, graph)
-                if data := files.read_json_object(_folder(record, run_path) / "small.private"):
-                    start = _start("values", graph_units.with_data(graph, data))
-                    with_values.append(dataclasses.replace(start, graph=graph, data=data))
+                if record.level != "aten" and number < MAX_VALUED_GRAPHS:
+                    texts = {start.text for start in starts}
+                    for start in _valued(graph, _folder(record, run_path)):
+                        if start.text not in texts:
+                            valued[start.level].append(start)
     sources = source_starting_points(source)
     count = len([s for s in starts if s.level != "aten"])
-    return [*starts[:count], *sources, *with_values, *starts[count:]]
+    with_values = [start for level in value_properties.LEVELS for start in valued[level]]
+    return [*starts[:count], *with_values, *sources, *starts[count:]]
 
 
 def source_starting_points(source: str) -> list[StartingPoint]:
@@ -163,6 +176,18 @@ def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
         tuple(kept),
         missing=(*missing, *map(str, settings)),
     )
+
+
+def _valued(graph: graph_units.GraphProgram, folder: Path) -> list[StartingPoint]:
+    """Return the graph with the properties of its recorded values, at each level that has any."""
+    described = files.read_json_object(folder / run_names.PRIVATE_VALUES_FILE)
+    levels = value_properties.recorded_properties(graph.values, described)
+    graph = dataclasses.replace(graph, seed=0)
+    starts = []
+    for level, properties in levels.items():
+        start = _start(level, value_properties.with_properties(graph, properties))
+        starts.append(dataclasses.replace(start, properties=tuple(properties)))
+    return starts
 
 
 def _folder(record: GraphRecord, run_path: Path) -> Path:

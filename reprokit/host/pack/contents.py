@@ -279,6 +279,9 @@ def _facts(
         configs=redactor.redact_value(journals.last_event_of_type(ConfigChanged).changed),
         missing=redactor.redact_value(tuple(missing)),
         ablation=redactor.redact_value(ablation),
+        depends_on=redactor.redact_value(
+            tuple(small.depends_on) if (small := capture.minimized) and small.is_proved else ()
+        ),
         traceback=(
             redactor.redact_text(program.proof.traceback) if isinstance(program, Repro) else ""
         ),

@@ -63,6 +63,10 @@ GRAPH_FILE = "graph.py"
 COMPILED_FILE = "compiled.py"
 INPUTS_FILE = "inputs.json"
 VALUES_FILE = "values.json"
+PRIVATE_VALUES_FILE = "values.private"
+"""What is known about the values of a graph's inputs. They are the user's data: a pack takes no
+file with this suffix.
+"""
 GROWTH_FILE = "growth.json"
 LOG_FILE = "reprokit.log"
 """The log of the host."""

@@ -6,9 +6,8 @@ Floats are drawn from a normal distribution. Integers are 0 or 1, so that they c
 from __future__ import annotations
 
 import ast
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import process_group
@@ -18,12 +17,13 @@ _INTEGER = re.compile(r"torch\.u?int\d+")
 _DRAWN = re.compile(r"torch\.(bfloat16|float16|float32|float64|complex\d+)")
 
 
-def tensor_text(facts: Mapping[str, Any]) -> str:
+def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None = None) -> str:
     """Return the text that makes a tensor, such as ``torch.randn(2, 3, dtype=torch.float16)``.
 
     ``facts`` has the shape and stride in elements, dtype, device and requires_grad. An unknown size
-    (None) becomes 2. ``data``, if present, has the values as nested lists. With ``placements`` it
-    is a distributed tensor. ``made_by`` is the whole text of a tensor of the user's own class.
+    (None) becomes 2. With ``placements`` it is a distributed tensor. ``made_by`` is the whole text
+    of a tensor of the user's own class. ``draw`` makes the values instead: it gets the texts of the
+    size and of the device, which may be empty.
     """
     if facts.get("made_by"):
         text = str(facts["made_by"])
@@ -47,13 +47,11 @@ def tensor_text(facts: Mapping[str, Any]) -> str:
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
     grad = bool(facts["requires_grad"])
     in_call = ", requires_grad=True" if grad and is_plain else ""
-    if facts.get("data") is not None and is_plain:
-        # the literals imply these dtypes
-        of_type = "" if dtype in ("torch.int64", "torch.bool") else of_type
-        text = f"torch.tensor({_literal(facts['data'])}{of_type}{where}{in_call})"
+    if draw is not None:
+        text = draw(size_text(size), where)
     elif dtype == "torch.bool" or _INTEGER.fullmatch(dtype):
         of_type = "" if dtype == "torch.int64" else of_type
-        text = f"torch.randint(0, 2, {_tuple(size)}{of_type}{where})"
+        text = f"torch.randint(0, 2, {size_text(size)}{of_type}{where})"
     elif _DRAWN.fullmatch(dtype):
         text = f"torch.randn({_sizes(size)}{of_type}{where}{in_call})"
     elif dtype.startswith("torch.float8"):
@@ -61,20 +59,10 @@ def tensor_text(facts: Mapping[str, Any]) -> str:
     else:
         text = f"torch.zeros({_sizes(size)}{of_type}{where})"
     if not is_plain:
-        text += f".as_strided({_tuple(shape)}, {_tuple(stride)})" + (
+        text += f".as_strided({size_text(shape)}, {size_text(stride)})" + (
             ".requires_grad_()" if grad else ""
         )
     return text
-
-
-def _literal(data: object) -> str:
-    if isinstance(data, list):
-        return f"[{', '.join(map(_literal, data))}]"
-    if isinstance(data, float) and not math.isfinite(data):
-        return f'float("{data}")'
-    if not isinstance(data, (bool, int, float)):
-        raise ValueError(f"{data!r} is not a number")  # it becomes program text
-    return repr(data)
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
@@ -94,5 +82,6 @@ def _sizes(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes)) if sizes else "()"
 
 
-def _tuple(sizes: Sequence[int]) -> str:
+def size_text(sizes: Sequence[int]) -> str:
+    """Return the text of a size as a tuple."""
     return f"({sizes[0]},)" if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"

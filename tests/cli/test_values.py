@@ -1,0 +1,131 @@
+"""A failure that depends on the values of its inputs has a repro with as little of them as possible.
+
+The scripts open a file, so that their own sources cannot be the start of a reduction.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
+
+PICKY = """
+import torch
+
+def picky(gm, inputs):
+    tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
+    if any({condition} for t in tensors):
+        raise RuntimeError("these values are too hard")
+    return gm.forward
+
+def f(x, i, private):
+    y = torch.relu(x).sin() + 1
+    return y.cos().sum() + private.sum(), (i * 2).flip(0)
+
+torch.manual_seed(1)
+x, i = torch.randn(16, 8), torch.randint(500, 3000, (200,))
+private = torch.tensor([81.5, 72.25, 1.5, 2.5])
+{change}
+open(__file__).close()
+torch.compile(f, backend=picky)(x, i, private)
+"""
+UNSIGNED = """
+import torch
+
+def f(x, y):
+    z = torch.relu(y) + 1
+    return z.sin(), x.argmin(), z.cos().sum()
+
+open(__file__).close()
+torch.manual_seed(3)
+x = torch.randint(100, 250, (4, 67), dtype=torch.uint8)
+torch.compile(f)(x, torch.randn(8, 8))
+"""
+
+
+def capture(tmp_path: Path, script: Path, *words: str) -> CallResult:
+    return reprokit(
+        "capture", "--json", "--no-ablate", *words, "--output-dir", tmp_path / "out", "--",
+        sys.executable, script, env=clean_environ(REPROKIT_MINIMIZE="1"),
+    )  # fmt: skip
+
+
+def repro_of(done: CallResult) -> str:
+    assert done.json["repro"], (done.json["missing"], done.json["minimized"])
+    return Path(done.json["repro"]).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("condition", "change", "line", "sentence"),
+    [
+        (
+            "t.is_floating_point() and t.isnan()[..., 0].any()",
+            "x[3, 0] = x[5, 2] = torch.nan",
+            r"\] = torch\.nan",
+            r"input `x` \(float32, shape \[16, 8\]\): NaN at position \[3, 0\]\.",
+        ),
+        (
+            "t.is_floating_point() and ((t == 0) & torch.signbit(t)).any()",
+            "x[2, 2] = -0.0",
+            r"\] = -0\.0",
+            r"input `x` \(float32, shape \[16, 8\]\): minus zero at position \[2, 2\]\.",
+        ),
+        (
+            "t.dtype == torch.int64 and (t > 2**53).any()",
+            "i = i + 2**60",
+            r"torch\.(randint|full)\(",
+            rf"input `i` \(int64, shape \[200\]\): integers from {2**60} to {2**61 - 1}\.",
+        ),
+    ],
+)
+def test_a_descriptor_is_tried_first(
+    write: Any, tmp_path: Path, condition: str, change: str, line: str, sentence: str
+) -> None:
+    """The repro draws its inputs with the one property that the failure needs; JSON and issue name
+    the property, and no other value is in the pack.
+    """
+    script = write("script.py", PICKY.format(condition=condition, change=change))
+    done = capture(tmp_path, script, "--no-compare")
+    text, minimized = repro_of(done), done.json["minimized"]
+    assert re.search(line, text) and minimized["proof"]["answer"] == "same", text
+    assert "manual_seed" not in text and "torch.tensor" not in text, text
+    assert len(minimized["depends_on"]) == 1
+    assert re.search(sentence, minimized["depends_on"][0]), minimized["depends_on"]
+    assert minimized["depends_on"][0] in Path(done.json["issue"]).read_text().replace("\\", "")
+    assert list((tmp_path / "out").glob("run-001/graphs/*/values.private"))
+    with tarfile.open(done.json["pack"]) as pack:
+        assert not [name for name in pack.getnames() if "private" in name]
+
+
+@pytest.mark.slow
+def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> None:
+    """Of 200 integers, the repro has the two that the failure needs; other inputs are drawn."""
+    condition = "t.dtype == torch.int64 and (t == 7).any() and (t == 1000).any()"
+    script = write("script.py", PICKY.format(condition=condition, change="i[17], i[120] = 7, 1000"))
+    done = capture(tmp_path, script, "--no-compare")
+    text, minimized = repro_of(done), done.json["minimized"]
+    assert re.search(r"\b7\b", text) and re.search(r"\b1000\b", text), text
+    assert len(re.findall(r"\d+", text.split("def repro")[1])) <= 12, text
+    assert "81.5" not in text and "72.25" not in text
+    assert "positions [17] and [120]" in minimized["depends_on"][0]
+    assert minimized["proof"]["hits"] == minimized["proof"]["runs"]
+
+
+@pytest.mark.slow
+def test_a_wrong_result_of_unsigned_integers_needs_their_range(write: Any, tmp_path: Path) -> None:
+    """The argmin of uint8 is wrong in torch 2.13 unless a zero is among the values."""
+    done = capture(tmp_path, write("script.py", UNSIGNED), "--compare")
+    assert done.kind == "wrong-result", done.json["verdict"]
+    text, minimized = repro_of(done), done.json["minimized"]
+    assert "argmin" in text and "relu" not in text and "dtype=torch.uint8" in text, text
+    assert minimized["depends_on"][0].startswith("The failure depends on the values of input `x`")
+    assert "integers from 64 to 255" in minimized["depends_on"][0]
+    assert minimized["proof"]["asserts"] and minimized["lines"] <= 12
