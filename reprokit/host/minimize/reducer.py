@@ -231,18 +231,18 @@ class Reducer:
         Return an empty text if it needs too many recorded values.
         """
         result, oracle = self._result, self._oracle
-        graph, places = start.graph, list(start.units)
-        assert graph is not None
+        assert start.graph is not None
+        recorded, graph, places = start.graph, start.graph, list(start.units)
         result.began_nodes = result.began_nodes or len(places)
         hints = hinted_units(graph, self._verdict, self._seen)
         oracle.status.trying = f"which of {len(places)} nodes are needed"
         kept = subsets.smallest_subset(
             places,
             lambda some: (
-                bool(some) and oracle.shows_failure(subgraph.program_of_units(graph, some))
+                bool(some) and oracle.shows_failure(subgraph.program_of_units(recorded, some))
             ),
             hints,
-            lambda i: graph.units[i].kind,
+            lambda i: recorded.units[i].kind,
         )
         if start.properties:
             graph = self._needed_properties(graph, kept, start.properties)
