@@ -196,11 +196,23 @@ def _replace_triton(replacer: SymbolReplacer, gpu: Gpu) -> None:
                 "mem_bus_width": 5_120,
             }
 
+        def load_binary(self, *_: Any) -> tuple[int, int, int, int, int]:
+            return 0, 0, 0, 0, 1024  # module, function, registers, spills, threads
+
+    class SimulatedLauncher:
+        """Launch nothing."""
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __call__(self, *_: Any, **__: Any) -> None:
+            return None
+
     class SimulatedDriver:
         """Answer the calls that Triton makes to its CUDA driver."""
 
         utils = SimulatedUtils()
-        launcher_cls = None
+        launcher_cls = SimulatedLauncher
 
         def get_current_target(self) -> Any:
             return GPUTarget("cuda", gpu.capability, gpu.warp_size)
