@@ -125,7 +125,14 @@ REPLACED = (
     Symbol("triton.runtime.autotuner:Autotuner.do_bench", _KERNELS),
 )
 """Symbols that the agent replaces in some runs."""
-SYMBOLS = (*HOOKED, *REPLACED)
+READ = (
+    Symbol("torch._library.custom_ops:OPDEFS", _OPERATORS),
+    Symbol("torch._library.simple_registry:singleton", _OPERATORS),
+    Symbol("torch._library.triton:triton_ops_to_kernels", _OPERATORS),
+    Symbol("torch._higher_order_ops.triton_kernel_wrap:kernel_side_table", _OPERATORS),
+)
+"""Symbols that the agent only reads."""
+SYMBOLS = (*HOOKED, *REPLACED, *READ)
 _BY_NAME = {symbol.name: symbol for symbol in SYMBOLS}
 
 DYNAMO_HOOKS: list[Callable[[], None]] = []
