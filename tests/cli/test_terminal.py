@@ -46,7 +46,7 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
     repro.write_text(PROGRAM)
     result = CaptureResult(
         Verdict(kind, "codegen", "KeyError", "KeyError was raised."),
-        Signature("24eb87c32c83", "exception: codegen | KeyError", 8),
+        Signature("f2a31f6560dd", "exception: codegen | KeyError", 8),
         Observation(),
         folder,
         pack_path=folder / "it.tar.gz",

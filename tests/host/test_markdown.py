@@ -40,7 +40,7 @@ MARKUP = st.sampled_from(
         "org/repo#12",
         "GH-1",
         "deadbeef1",
-        "24eb87c32c8324eb87c32c8324eb87c32c83abcd",
+        "f2a31f6560ddf2a31f6560ddf2a31f6560ddabcd",
         "![i](http://evil.example/x.png)",
         "[a](javascript:alert(1))",
         "[a]: http://evil.example",
