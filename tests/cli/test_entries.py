@@ -75,7 +75,7 @@ class Net(torch.nn.Module):
 
 
 inputs = (torch.randn(4, 16), {"bias": torch.randn(8)})
-program = torch.export.export(Net().eval(), inputs, dynamic_shapes=({0: torch.export.Dim("n")}, None))
+program = torch.export.export(Net().eval(), inputs, dynamic_shapes=({0: torch.export.Dim("n")}, {"bias": None}))
 package = torch._inductor.aoti_compile_and_package(program)
 torch._inductor.aoti_load_package(package)(*inputs)
 """
@@ -141,7 +141,8 @@ def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path:
     """
     script = write("exported.py", EXPORTED)
     inject = ROOT / "benchmarks" / "cases" / "inject"
-    env = clean_environ(BUG="raise", PYTHONPATH=f"{ROOT}:{inject}")
+    variables = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1", "BUG": "raise"}
+    env = clean_environ(PYTHONPATH=f"{ROOT}:{inject}", **variables)
     done = reprokit(
         "capture",
         "--json",

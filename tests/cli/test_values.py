@@ -121,12 +121,14 @@ def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_wrong_result_of_unsigned_integers_needs_their_range(write: Any, tmp_path: Path) -> None:
-    """The argmin of uint8 is wrong in torch 2.13 unless a zero is among the values."""
+def test_a_wrong_result_of_unsigned_integers_keeps_its_seed(write: Any, tmp_path: Path) -> None:
+    """The argmin of uint8 is 0 in torch 2.13, wherever the smallest value is. A draw shows this
+    unless its first value is the smallest, so the repro has a seed, and the result names it.
+    """
     done = capture(tmp_path, write("script.py", UNSIGNED), "--compare")
     assert done.kind == "wrong-result", done.json["verdict"]
     text, minimized = repro_of(done), done.json["minimized"]
     assert "argmin" in text and "relu" not in text and "dtype=torch.uint8" in text, text
-    assert minimized["depends_on"][0].startswith("The failure depends on the values of input `x`")
-    assert "integers from 64 to 255" in minimized["depends_on"][0]
-    assert minimized["proof"]["asserts"] and minimized["lines"] <= 12
+    (seed,) = re.findall(r"torch\.manual_seed\((\d)\)", text)
+    assert f"it fails with seed {seed}" in minimized["depends_on"][-1], minimized["depends_on"]
+    assert minimized["proof"]["answer"] == "same"
