@@ -40,13 +40,14 @@ def show_cell(value: Cell, digits: int | None = None) -> str:
 
 def heading_lines(columns: Sequence[Column]) -> list[str]:
     """Return the two lines that begin a table."""
-    headings = " | ".join(column.heading for column in columns)
-    return [f"| {headings} |", "| --- " * len(columns) + "|"]
+    shown = [column.heading for column in columns if not column.is_hidden]
+    return [f"| {' | '.join(shown)} |", "| --- " * len(shown) + "|"]
 
 
 def row_line(columns: Sequence[Column], row: Row) -> str:
     """Return one row of a table."""
-    return "| " + " | ".join(show_cell(row.get(c.key), c.digits) for c in columns) + " |"
+    cells = (show_cell(row.get(c.key), c.digits) for c in columns if not c.is_hidden)
+    return f"| {' | '.join(cells)} |"
 
 
 def environment_line(environment: Mapping[str, str | int]) -> str:

@@ -26,6 +26,8 @@ class Column:
     key: str
     heading: str
     digits: int | None = None
+    is_hidden: bool | None = None
+    """The cells are in the record and not in the table."""
 
 
 @dataclass(frozen=True)

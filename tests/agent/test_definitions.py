@@ -22,7 +22,7 @@ from reprokit.agent.record.definitions.definition_writer import DefinitionWriter
 from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
 from reprokit.agent.record.definitions.source_trees import NoText
 from reprokit.agent.torch_hooks import operator_hooks
-from reprokit.core.reduce import graph_units, subgraph
+from reprokit.core.reduce.graphs import graph_units, subgraph
 
 ON_CPU = [name for name, kind in KINDS.items() if not kind.options]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reduce import value_properties
-from reprokit.core.reduce.value_properties import ValueProperty
+from reprokit.core.reduce.graphs import value_properties
+from reprokit.core.reduce.graphs.value_properties import ValueProperty
 
 
 def facts(dtype: str, *shape: int, requires_grad: bool = False) -> dict[str, Any]:

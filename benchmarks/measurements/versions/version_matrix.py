@@ -19,6 +19,7 @@ the reference version.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -53,16 +54,16 @@ STALL_S, DEADLINE_S = 10.0, 300.0
 class PartAnswers:
     """The answers of the parts of one check, and the deviations from what is right."""
 
-    def __init__(self, row: Row) -> None:
-        self.row, self.right, self.count = row, 0, 0
+    def __init__(self, parts: dict[str, str]) -> None:
+        self.parts, self.right, self.count = parts, 0, 0
         self.deviations: list[str] = []
         self.is_table = False
         """The parts are rows of a table that grows, so the cell has no number."""
 
     def note_part(self, name: str, answer: str, is_right: bool) -> None:
-        """Record one part; its answer is a cell of the row too."""
+        """Record the answer of one part."""
         show_progress(f"  {name}: {answer}{'' if is_right else '  WRONG'}")
-        self.row[name] = answer
+        self.parts[name] = answer
         self.count += 1
         self.right += is_right
         if not is_right:
@@ -108,7 +109,8 @@ def check_samples(python: str, answers: PartAnswers) -> None:
             done, kind = _capture(python, path, *sample.options, *QUICK)
         is_right = kind == sample.kind or (sample.is_bug and kind == "ok")
         answers.note_part(f"sample {sample.name}", kind, is_right)
-        answers.row[f"signature {sample.name}"] = (done.answer.get("signature") or {}).get("title")
+        title = (done.answer.get("signature") or {}).get("title", "")
+        answers.parts[f"signature {sample.name}"] = title
 
 
 def check_hangs(python: str, answers: PartAnswers) -> None:
@@ -209,12 +211,14 @@ HEADINGS = {
     "scale": "`scale`",
     "kernel": "`kernel`",
 }
-SIGNATURES = "signatures"
+SIGNATURES, PARTS = "signatures", "parts"
 COLUMNS = (
     Column("torch", "torch"),
     Column("triton", "Triton"),
     *(Column(name, HEADINGS[name]) for name in CHECKS),
     Column(SIGNATURES, f"signatures as with {version_cases.REFERENCE}"),
+    Column("date", "measured"),
+    Column(PARTS, "answers of the parts, as JSON", is_hidden=True),
 )
 
 
@@ -252,7 +256,7 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     for version, python, folder in _interpreters(options):
         show_progress(f"torch {version}")
         before = recorded.get(version, {})
-        row = {**before, **_measure_version(version, python, options.only)}
+        row = {**before, **_measure_version(version, python, options.only, _parts(before))}
         measured[version] = row
         if folder is not None and options.delete:
             shutil.rmtree(folder, ignore_errors=True)
@@ -299,13 +303,21 @@ def _public_version(python: str) -> str:
         raise BadInput(str(problem)) from problem
 
 
-def _measure_version(version: str, python: str, checks: Sequence[str]) -> Row:
+def _parts(row: Row) -> dict[str, str]:
+    """Return the answers of the parts of all checks of a version."""
+    return {str(k): str(v) for k, v in json.loads(str(row.get(PARTS) or "{}")).items()}
+
+
+def _measure_version(
+    version: str, python: str, checks: Sequence[str], parts: dict[str, str]
+) -> Row:
     row: Row = {"torch": version, "triton": _triton_version(python), "date": today()}
     for name in checks:
-        answers = PartAnswers(row)
+        answers = PartAnswers(parts)
         CHECKS[name](python, answers)
         row[name] = answers.cell
         show_progress(f" {name}: {answers.cell}")
+    row[PARTS] = json.dumps(parts, ensure_ascii=False)
     return row
 
 
@@ -321,13 +333,14 @@ def _compare_signatures(row: Row, reference: Row) -> Cell:
     """
     same = count = 0
     different = []
+    here, there = _parts(row), _parts(reference)
     for sample in version_cases.SAMPLES:
-        kind, title = row.get(f"sample {sample.name}"), row.get(f"signature {sample.name}")
-        if kind in (None, "ok") or f"sample {sample.name}" not in reference:
+        name = f"signature {sample.name}"
+        if here.get(f"sample {sample.name}") in (None, "ok") or name not in there:
             continue
         count += 1
-        same += title == reference.get(f"signature {sample.name}")
-        if title != reference.get(f"signature {sample.name}"):
+        same += here.get(name) == there[name]
+        if here.get(name) != there[name]:
             different.append(sample.name)
     if not count:
         return None
@@ -349,7 +362,7 @@ def summarise_rows(rows: Sequence[Row]) -> list[str]:
         fixed = [
             sample.name
             for sample in version_cases.SAMPLES
-            if sample.is_bug and row.get(f"sample {sample.name}") == "ok"
+            if sample.is_bug and _parts(row).get(f"sample {sample.name}") == "ok"
         ]
         if fixed:
             notes.append(f"torch {row['torch']} does not have the bugs of {', '.join(fixed)}.")

@@ -12,8 +12,9 @@ from typing import Any
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce import assertions, graph_units, readable, subgraph, subsets
-from reprokit.core.reduce import value_properties as properties
+from reprokit.core.reduce import assertions, readable, subsets
+from reprokit.core.reduce.graphs import graph_units, subgraph
+from reprokit.core.reduce.graphs import value_properties as properties
 from reprokit.core.reduce.pass_table import PASSES
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts

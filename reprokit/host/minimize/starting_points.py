@@ -10,13 +10,8 @@ from pathlib import Path
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.reduce import (
-    graph_units,
-    readable,
-    sized_program,
-    subgraph,
-    value_properties,
-)
+from reprokit.core.reduce import readable, sized_program
+from reprokit.core.reduce.graphs import graph_units, subgraph, value_properties
 from reprokit.core.shared.contract import run_names
 from reprokit.host.system import files, host_log
 

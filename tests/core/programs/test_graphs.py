@@ -8,7 +8,7 @@ import ast
 
 import pytest
 
-from reprokit.core.reduce import graph_units, subgraph
+from reprokit.core.reduce.graphs import graph_units, subgraph
 
 SOURCE = '''"""dynamo graph 0/0"""
 import torch

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from reprokit.core.reduce import graph_units, subgraph
+from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.shared.source import process_group, tensors
 
 SOURCE = """

@@ -17,7 +17,7 @@ PHASE_COLOURS = {
     "run": ("#c8d0d9", "#505b68"),
     "dynamo-trace": ("#9cc4f5", "#1f4a7d"),
     "guards": ("#c5dcfa", "#2f5a8f"),
-    "export": ("#f2b8b0", "#6d2d24"),
+    "export": ("#f2d0b0", "#664622"),
     "backend": ("#cbcedb", "#464c60"),
     "aot": ("#f3cf8a", "#6b4b0f"),
     "partition": ("#f7e3b5", "#59461a"),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.core.reduce.graph_units import GraphProgram
+from reprokit.core.reduce.graphs.graph_units import GraphProgram
 from reprokit.core.shared.source import tensors
 
 MAX_WRITTEN_VALUES = 16

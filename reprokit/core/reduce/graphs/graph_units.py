@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprokit.core.reduce.higher_order import Body, GraphParts, rewrite_calls
+from reprokit.core.reduce.graphs.higher_order import Body, GraphParts, rewrite_calls
 from reprokit.core.shared.operators import is_torch_namespace
 from reprokit.core.shared.source import entry_programs, process_group
 

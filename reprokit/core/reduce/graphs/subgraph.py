@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from reprokit.core.reduce import value_properties
-from reprokit.core.reduce.graph_units import GraphProgram, rename_units
+from reprokit.core.reduce.graphs import value_properties
+from reprokit.core.reduce.graphs.graph_units import GraphProgram, rename_units
 from reprokit.core.shared.source import entry_programs, process_group
 
 LARGE_BYTES = 1 << 30
