@@ -1,4 +1,4 @@
 """Recorded graphs: their units, the programs of some units, and the values of their inputs.
 
-The package imports ``core.shared`` and ``core.reduce.readable``, and no pass.
+The package imports ``core.shared`` and no other part of ``core.reduce``.
 """
