@@ -19,7 +19,7 @@ VARIABLES = {"TORCH_COMPILE_DISABLE": "1"}
 
 
 class PlainProgram:
-    """Stands for the ``torch.export.ExportedProgram`` of a model that is not exported."""
+    """Replaces the ``torch.export.ExportedProgram`` of a model that is not exported."""
 
     def __init__(self, model: Any, args: Any, kwargs: Any) -> None:
         self.model, self.example_inputs = model, (tuple(args), dict(kwargs or {}))
