@@ -89,7 +89,7 @@ def _is_of(node: Tree, code: types.CodeType) -> bool:
 
 def _compiles_to(node: Tree, code: types.CodeType) -> bool:
     """Return whether a function has the instructions of ``code``, so that two lambdas on one line
-    are told apart.
+    differ.
     """
     if not isinstance(node, ast.Lambda):
         return True
