@@ -54,16 +54,20 @@ def program_of(script: str, name: str, folder: Path) -> str:
     return subgraph.program_of_units(graph, range(len(graph.units)))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hooked() -> Iterator[None]:
-    """Note the implementations of operators, as the agent does."""
+    """Note the implementations of operators, as the agent does.
+
+    An operator is registered once in a process, and pytest-xdist may run this module in parts, so
+    the fixtures are those of the session.
+    """
     real = torch.library.Library.impl
     operator_hooks.note_implementations()
     yield
     torch.library.Library.impl = real
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def programs(hooked: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the program of each kind that runs on a CPU. All of them run in one process."""
     folder = tmp_path_factory.mktemp("definitions")
