@@ -120,6 +120,17 @@ def existing_file(text: str) -> Path:
     return Path(text)
 
 
+def add_budget_option(parser: argparse.ArgumentParser, default: int = 300) -> None:
+    """Add ``--budget SECONDS``, the time of each reduction."""
+    parser.add_argument(
+        "--budget",
+        type=positive_seconds,
+        default=float(default),
+        metavar="SECONDS",
+        help=f"wall-clock seconds of each reduction; default: {default}",
+    )
+
+
 def add_only_option(parser: argparse.ArgumentParser, names: Collection[str], noun: str) -> None:
     """Add ``--only NAME ...``, which limits a measurement to some of its cases."""
 

@@ -18,7 +18,7 @@ import argparse
 from collections.abc import Iterator
 
 from ...cases.minimization_cases import FAILURES
-from ...measurement import Measurement, add_only_option, positive_seconds
+from ...measurement import Measurement, add_budget_option, add_only_option
 from ...minimize_runs import MODES, minimize_with_each_tool
 from ...results import Column, Row
 
@@ -38,13 +38,7 @@ COLUMNS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of failures, the budget and the modes of the minifier."""
     add_only_option(parser, FAILURES, "failure")
-    parser.add_argument(
-        "--budget",
-        type=positive_seconds,
-        default=300.0,
-        metavar="SECONDS",
-        help="wall-clock seconds of each reduction; default: 300",
-    )
+    add_budget_option(parser)
     parser.add_argument(
         "--modes", nargs="*", choices=MODES, default=list(MODES), help="default: both"
     )

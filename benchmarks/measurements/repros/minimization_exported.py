@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Iterator
 
 from ...cases.minimization_cases import EXPORTED_FAILURES
-from ...measurement import Measurement, add_only_option, positive_seconds
+from ...measurement import Measurement, add_budget_option, add_only_option
 from ...minimize_runs import minimize_with_each_tool
 from ...results import Row
 from .minimization import COLUMNS
@@ -21,13 +21,7 @@ from .minimization import COLUMNS
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of failures and the budget."""
     add_only_option(parser, EXPORTED_FAILURES, "failure")
-    parser.add_argument(
-        "--budget",
-        type=positive_seconds,
-        default=300.0,
-        metavar="SECONDS",
-        help="wall-clock seconds of each reduction; default: 300",
-    )
+    add_budget_option(parser)
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

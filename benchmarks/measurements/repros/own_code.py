@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...cases.own_code_cases import KINDS, OwnCode
 from ...harness import quiet_environ, run_reprokit
-from ...measurement import Measurement, add_only_option, positive_seconds
+from ...measurement import Measurement, add_budget_option, add_only_option
 from ...minimize_runs import count_lines, count_operators
 from ...results import Column, Row
 
@@ -37,13 +37,7 @@ COLUMNS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of kinds and the budget."""
     add_only_option(parser, KINDS, "kind")
-    parser.add_argument(
-        "--budget",
-        type=positive_seconds,
-        default=120.0,
-        metavar="SECONDS",
-        help="wall-clock seconds of each reduction; default: 120",
-    )
+    add_budget_option(parser, 120)
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ...cases.silent_cases import EXPECTED_KINDS, OPTIONS
 from ...harness import CASES, run_reprokit
-from ...measurement import Measurement, add_only_option, positive_seconds
+from ...measurement import Measurement, add_budget_option, add_only_option
 from ...results import Column, Row
 
 PROGRAMS = CASES / "known_bugs" / "silent.py"
@@ -33,13 +33,7 @@ COLUMNS = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of failures and the budget."""
     add_only_option(parser, EXPECTED_KINDS, "failure")
-    parser.add_argument(
-        "--budget",
-        type=positive_seconds,
-        default=300.0,
-        metavar="SECONDS",
-        help="wall-clock seconds of each reduction; default: 300",
-    )
+    add_budget_option(parser)
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -331,20 +331,20 @@ def _compare_signatures(row: Row, reference: Row) -> Cell:
     """Return how many samples that are not fixed have the signature of the reference version; None
     if that is not recorded.
     """
-    same = count = 0
-    different = []
+    count, different = 0, []
     here, there = _parts(row), _parts(reference)
     for sample in version_cases.SAMPLES:
         name = f"signature {sample.name}"
         if here.get(f"sample {sample.name}") in (None, "ok") or name not in there:
             continue
         count += 1
-        same += here.get(name) == there[name]
         if here.get(name) != there[name]:
             different.append(sample.name)
     if not count:
         return None
-    return f"{same} of {count}" + (f" ({', '.join(different)})" if different else "")
+    return f"{count - len(different)} of {count}" + (
+        f" ({', '.join(different)})" if different else ""
+    )
 
 
 def _differences(before: Row, row: Row, checks: Sequence[str]) -> list[str]:
