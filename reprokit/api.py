@@ -234,7 +234,7 @@ def try_compile(
             compile=options,
             compares=False,
             minimizes=False,
-            rungs="none",
+            ablation_steps="none",
             escalate=False,
             variables={"TORCHINDUCTOR_CACHE_DIR": str(cache)},
         )

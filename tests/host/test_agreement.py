@@ -96,7 +96,7 @@ def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
         python=sys.executable,
         compares=False,
         minimizes=False,
-        rungs="none",
+        ablation_steps="none",
         weights="fake",
         beside=dataclasses.asdict(simulation.GPUS["h100"]),
     )

@@ -91,7 +91,7 @@ def _ablate_target(
     from reprokit.host.pipeline import pipeline
 
     captured = pipeline.capture_target(
-        dataclasses.replace(request, minimizes=False, rungs="all"),
+        dataclasses.replace(request, minimizes=False, ablation_steps="all"),
         output_dir,
         live.show_message,
         live.show_progress,

@@ -261,7 +261,7 @@ def read_request(
         "most_breaks": options["graph_breaks"],
         "compares": command is None if options["compare"] is None else options["compare"],
         "minimizes": options["minimize"],
-        "rungs": "few" if options["ablate"] else "none",
+        "ablation_steps": "few" if options["ablate"] else "none",
         "budget_s": options["budget"],
         "proofs": options["proofs"],
     }

@@ -157,13 +157,13 @@ def _minimize_target(
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
 
-    rungs = "few" if ablate else "none"
+    ablation_steps = "few" if ablate else "none"
     request = Request(
         parse_target(source),
         python=shared.interpreter_option(python),
         budget_s=budget,
         proofs=proofs,
-        rungs=rungs,
+        ablation_steps=ablation_steps,
     )
     captured = pipeline.capture_target(
         request, output_dir, live.show_message, live.show_progress, None, live.show_status

@@ -165,8 +165,8 @@ def _finish(ran: list[SizeRun], knob: str, at: int) -> CaptureResult:
         files.write_json(state.run_path / run_names.GROWTH_FILE, growth)
     except OSError as problem:
         state = state.with_missing(run_names.GROWTH_FILE, problem.strerror or str(problem))
-    rungs = state.request.rungs if state.request.minimizes else "none"
-    request = dataclasses.replace(state.request, rungs=rungs)
+    ablation_steps = state.request.ablation_steps if state.request.minimizes else "none"
+    request = dataclasses.replace(state.request, ablation_steps=ablation_steps)
     try:
         return pipeline.capture_result_of(
             follow_steps(

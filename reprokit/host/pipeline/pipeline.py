@@ -85,11 +85,15 @@ def repack_run(
                     "none"
                     if not ablates
                     else "few"
-                    if state.request.rungs == "none"
-                    else state.request.rungs
+                    if state.request.ablation_steps == "none"
+                    else state.request.ablation_steps
                 )
                 request = dataclasses.replace(
-                    state.request, minimizes=True, budget_s=budget_s, proofs=proofs, rungs=steps
+                    state.request,
+                    minimizes=True,
+                    budget_s=budget_s,
+                    proofs=proofs,
+                    ablation_steps=steps,
                 )
                 state = dataclasses.replace(state, request=request)
             try:

@@ -25,7 +25,7 @@ NO_PARTS = "of a command, only a small program would be run again, and there is 
 
 def wants_study(state: State) -> bool:
     """Return True for a run that ended, where the options ask for a study of the failure."""
-    return state.has_run and (state.request.minimizes or state.request.rungs != "none")
+    return state.has_run and (state.request.minimizes or state.request.ablation_steps != "none")
 
 
 def can_locate(state: State) -> bool:
@@ -148,9 +148,9 @@ def can_ablate(state: State) -> bool:
     has_one_backend = (
         state.seen.kernel or state.seen.stage or state.verdict.kind == "cudagraph-skip"
     )
-    if not wants_study(state) or state.request.rungs == "none" or has_one_backend:
+    if not wants_study(state) or state.request.ablation_steps == "none" or has_one_backend:
         return False
-    return not reducer.why_not_minimizable(state.verdict) or state.request.rungs == "all"
+    return not reducer.why_not_minimizable(state.verdict) or state.request.ablation_steps == "all"
 
 
 def ablate_failure(state: State) -> State:
@@ -159,19 +159,19 @@ def ablate_failure(state: State) -> State:
     A command is run again only if the user asks for all ablation steps of it.
     """
     program = _to_ablate(state)
-    if state.is_command and state.request.rungs == "all" and program is None:
+    if state.is_command and state.request.ablation_steps == "all" and program is None:
         with interrupts.allowed():
             ablation = ablate_command.ablate_command(
                 state.request, state.signature, state.seen, state.run_path, _trying(state)
             )
         return _with_ablation(state, ablation)
-    if state.ablation is not None and (program is None or state.request.rungs != "all"):
+    if state.ablation is not None and (program is None or state.request.ablation_steps != "all"):
         return state  # the ablation was done to locate wrong results
     if program is None:
         return state.with_missing("ablation", NO_PARTS)
     ablate = (
         run_ablation.ablate_everything
-        if state.request.rungs == "all"
+        if state.request.ablation_steps == "all"
         else run_ablation.ablate_for_capture
     )
     with (

@@ -85,7 +85,7 @@ class Request:
     """
     cache_python: str = ""
     """The interpreter of the stage ``changed``; empty: that of the other stages."""
-    rungs: str = "few"
+    ablation_steps: str = "few"
     """Which ablation steps run after a failure: ``none``, ``few``, or ``all``, which run after a
     success too.
     """
