@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.agent.simulate.guard import CannotSimulate, check_version
 from reprokit.core.judge.responsible.responsibility import why_not_filed
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Frame, Link, Raised
@@ -214,3 +215,15 @@ def test_devices_are_counted_by_the_simulation(results_by_removed: dict[str, Any
     assert [link["message"] for link in results_by_removed["torch.cuda.device_count"]["chain"]] == [
         "devices"
     ]
+
+
+@pytest.mark.parametrize("version", ["2.10.0+cu128", "2.15.0", "unknown"])
+def test_a_torch_that_has_the_setting_is_simulated(version: str) -> None:
+    """Torch 2.10 and newer, and a build without a number, pass."""
+    check_version(f"__version__ = '{version}'\n")
+
+
+def test_a_torch_that_is_too_old_for_a_simulation_is_named() -> None:
+    """Torch 2.9 is refused in one line, before anything is built for it."""
+    with pytest.raises(CannotSimulate, match=r"torch 2\.9\.1\+cu128 cannot run compiled regions"):
+        check_version("debug = False\n__version__ = '2.9.1+cu128'\n")

@@ -57,6 +57,7 @@ class PartAnswers:
     def __init__(self, parts: dict[str, str]) -> None:
         self.parts, self.right, self.count = parts, 0, 0
         self.deviations: list[str] = []
+        self.wrong_answers: set[str] = set()
         self.is_table = False
         """The parts are rows of a table that grows, so the cell has no number."""
 
@@ -68,13 +69,19 @@ class PartAnswers:
         self.right += is_right
         if not is_right:
             self.deviations.append(f"{name}: {answer}")
+            self.wrong_answers.add(answer)
 
     @property
     def cell(self) -> str:
-        """The cell of the table: the number of right parts, and each deviation."""
+        """The cell of the table: the number of right parts, and each deviation.
+
+        An answer that all parts have in common is there once.
+        """
         if self.is_table and self.count:
             return f"all but {', '.join(self.deviations)}" if self.deviations else "all"
         text = f"{self.right} of {self.count}"
+        if not self.right and len(self.wrong_answers) == 1:
+            return f"{text} ({next(iter(self.wrong_answers))})"
         return f"{text} ({'; '.join(self.deviations)})" if self.deviations else text
 
 

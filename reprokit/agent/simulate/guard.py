@@ -11,11 +11,14 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+OLDEST_TORCH = (2, 10)
+"""The first version that has ``torch._inductor.config.wrap_inductor_compiled_regions``."""
 MAX_BUILD_S = 240.0
 """The build takes about two seconds on an idle machine."""
 
@@ -37,6 +40,7 @@ def load_guard(cache: Path) -> None:
     if spec is None or spec.origin is None:
         return  # the import of torch reports the problem
     torch_folder = Path(spec.origin).parent
+    check_version((torch_folder / "version.py").read_text())
     guard = _build_guard(torch_folder, cache)
     cuda_library = torch_folder / "lib" / "libtorch_cuda.so"
     if cuda_library.exists():
@@ -44,6 +48,19 @@ def load_guard(cache: Path) -> None:
     library = ctypes.CDLL(str(guard), mode=ctypes.RTLD_GLOBAL)
     if not library.reprokit_is_in_place():
         raise CannotSimulate("this torch does not use the CUDA hooks of the simulation")
+
+
+def check_version(text: str) -> None:
+    """Raise CannotSimulate for a torch that lacks what a simulation needs.
+
+    ``text`` is that of ``torch/version.py``. A version that has no number is tried.
+    """
+    found = re.search(r"__version__ = '((\d+)\.(\d+)[^']*)'", text)
+    if found and (int(found[2]), int(found[3])) < OLDEST_TORCH:
+        raise CannotSimulate(
+            f"torch {found[1]} cannot run compiled regions on fake tensors, which --gpu needs; use"
+            " torch 2.10 or newer"
+        )
 
 
 def _build_guard(torch_folder: Path, cache: Path) -> Path:
