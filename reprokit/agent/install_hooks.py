@@ -14,7 +14,7 @@ def watch_dynamo() -> None:
     """Install the hooks that need only ``torch._dynamo``, which has just been imported."""
     import torch
 
-    if phases_and_graphs.parse_version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
+    if symbols.parse_version(torch.__version__) < symbols.OLDEST_TORCH:
         journal.write_event(
             events.AgentProblem(
                 hook="watch_dynamo",

@@ -21,7 +21,7 @@ from . import enter_compiler
 from .record import journal
 from .target import factory, measure, tensor_parallel
 from .target.factory import BuiltTarget
-from .torch_hooks import phases_and_graphs
+from .torch_hooks import symbols
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -210,7 +210,7 @@ def _import_torch(imports_dynamo: bool) -> None:
             f"{sys.executable} cannot import torch ({problem}); install it there, or name another"
             " interpreter with --python"
         ) from problem
-    if phases_and_graphs.parse_version(torch.__version__) < phases_and_graphs.OLDEST_TORCH:
+    if symbols.parse_version(torch.__version__) < symbols.OLDEST_TORCH:
         raise BadTarget(
             f"{sys.executable} has torch {torch.__version__}; reprokit needs 2.9 or newer"
         )

@@ -61,4 +61,4 @@ def test_the_simulated_gpu_is_refused_in_one_line(python: str, tmp_path: Path) -
     done = reprokit("capture", "--model", "llama-tiny", "--python", python, *words)
     assert done.status == 2 and "Traceback" not in done.err
     line = done.err.strip().splitlines()[-1]
-    assert "load_by_key_path" in line and "--gpu needs torch 2.10 to 2.15" in line
+    assert "load_by_key_path" in line and "--gpu needs torch 2.12 to 2.15" in line

@@ -71,7 +71,7 @@ def after_torch() -> None:
     except (CannotSimulate, BadTarget, BadInput) as error:
         problem = str(error)
     except Exception as error:  # a newer torch may have moved a symbol
-        problem = f"this torch cannot simulate a GPU: {error!r}; --gpu needs torch 2.10 to 2.15"
+        problem = f"this torch cannot simulate a GPU: {error!r}; --gpu needs torch 2.12 to 2.15"
     if problem:
         journal.write_event(events.AgentProblem(hook="simulate", problem=problem))
 
@@ -98,7 +98,7 @@ def _install(request: SimulationRequest) -> None:
     if missing:
         raise CannotSimulate(
             f"torch {torch.__version__} with triton {triton.__version__} cannot simulate a GPU: it"
-            f" has no {', '.join(missing)}; --gpu needs torch 2.10 to 2.15"
+            f" has no {', '.join(missing)}; --gpu needs torch 2.12 to 2.15"
         )
     codegen_only.stop_after_codegen()
     symbols.INDUCTOR_HOOKS.append(cudagraph_inputs.watch_cudagraph_inputs)

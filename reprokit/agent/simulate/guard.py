@@ -17,8 +17,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLDEST_TORCH = (2, 10)
-"""The first version that has ``torch._inductor.config.wrap_inductor_compiled_regions``."""
+OLDEST_TORCH = (2, 12)
+"""The first version that runs compiled regions on fake tensors, as in ``codegen_only``, which needs
+torch to be imported.
+"""
 MAX_BUILD_S = 240.0
 """The build takes about two seconds on an idle machine."""
 
@@ -59,7 +61,7 @@ def check_version(text: str) -> None:
     if found and (int(found[2]), int(found[3])) < OLDEST_TORCH:
         raise CannotSimulate(
             f"torch {found[1]} cannot run compiled regions on fake tensors, which --gpu needs; use"
-            " torch 2.10 or newer"
+            " torch 2.12 or newer"
         )
 
 

@@ -14,7 +14,12 @@ from typing import Any
 from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
 from ..record import compile_settings, generated_kernels, journal
+from .symbols import parse_version
 
+OLDEST_WITH_FAKE_TENSORS = (2, 12)
+"""Torch 2.10 and 2.11 have the setting ``wrap_inductor_compiled_regions``, but cannot run such a
+region on fake tensors.
+"""
 load: Callable[[str, str], Any]
 """Inductor's own function that imports a module that it has written; set when code generation is
 the last step.
@@ -25,16 +30,16 @@ def stop_after_codegen() -> None:
     """Stop Inductor after code generation for the rest of the process.
 
     Inductor then uses no real memory, compiler or cache. Raises BadTarget for a torch older than
-    2.10.
+    2.12.
     """
     import torch
     import torch._inductor.codecache as codecache
     import torch._inductor.config as config
 
-    if not hasattr(config, "wrap_inductor_compiled_regions"):
+    if parse_version(torch.__version__) < OLDEST_WITH_FAKE_TENSORS:
         raise BadTarget(
             f"torch {torch.__version__} cannot run compiled regions on fake tensors, which --gpu"
-            " and fake weights need; use torch 2.10 or newer, or --weights real"
+            " and fake weights need; use torch 2.12 or newer, or --weights real"
         )
     from torch._inductor.cpu_vec_isa import VecISA
 

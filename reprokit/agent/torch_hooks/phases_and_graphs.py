@@ -15,17 +15,10 @@ from .symbols import compile_id, wrap_symbol
 if TYPE_CHECKING:
     import torch
 
-OLDEST_TORCH = (2, 9)
 BEFORE_COMPILE: list[Callable[[], None]] = []
 """Functions that Dynamo's entry point calls before each compile."""
 PROGRESS_INTERVAL_S = 0.5
 """At most one traced line or lowered node is journaled in this time."""
-
-
-def parse_version(text: str) -> tuple[int, int]:
-    """Return ``2.13.0+cpu`` as ``(2, 13)``."""
-    major, minor = text.split(".")[:2]
-    return int(major), int(minor)
 
 
 def exclude_agent() -> None:

@@ -31,8 +31,8 @@ class Symbol:
 
     def is_expected(self, version: tuple[int, int]) -> bool:
         """Whether the table says that this version of torch has it."""
-        return _numbers(self.since) <= version and (
-            not self.until or version < _numbers(self.until)
+        return parse_version(self.since) <= version and (
+            not self.until or version < parse_version(self.until)
         )
 
     def import_owner(self) -> Any:
@@ -49,7 +49,12 @@ class Symbol:
         return owner
 
 
-def _numbers(version: str) -> tuple[int, int]:
+OLDEST_TORCH = (2, 9)
+"""The oldest version that can be captured."""
+
+
+def parse_version(version: str) -> tuple[int, int]:
+    """Return ``2.13.0+cpu`` as ``(2, 13)``."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
 
@@ -215,7 +220,7 @@ def check_symbols() -> list[SymbolReport]:
     """Check each row of the table against the torch of this interpreter."""
     import torch
 
-    version = _numbers(torch.__version__)
+    version = parse_version(torch.__version__)
     has_triton = importlib.util.find_spec("triton") is not None  # many CPU builds run without it
     return [
         {
