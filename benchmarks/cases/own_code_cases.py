@@ -132,7 +132,14 @@ from torch.nn.attention.flex_attention import flex_attention
 bias = torch.randn(128)
 
 def biased(score, batch, head, i, j):
-    return score + bias[j]
+    return score + torch.sigmoid(bias[j])
+
+def picky(gm, inputs):
+    for part in gm.modules():
+        if part is not gm and isinstance(part, torch.fx.GraphModule):
+            if any("sigmoid" in str(node.target) for node in part.graph.nodes):
+                raise NotImplementedError("sigmoid in a score function is not supported")
+    return gm.forward
 """
 SUBCLASS = """
 class Scaled(torch.Tensor):

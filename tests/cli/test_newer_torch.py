@@ -1,4 +1,4 @@
-"""A torch that is newer than any known one, and has moved functions that reprokit hooks."""
+"""A torch that is newer than any known one, and has moved or changed functions that reprokit hooks."""
 
 from __future__ import annotations
 
@@ -43,6 +43,10 @@ def test_a_failure_keeps_its_signature_and_the_lacking_hooks_are_named(
     assert lacking.keys() >= NOT_RECORDED, lacking
     assert lacking["Dynamo's graphs"] == (
         f"torch {VERSION} has no torch._dynamo.output_graph:OutputGraph._call_user_compiler"
+    )
+    changed = "torch._dynamo.symbolic_convert:InstructionTranslatorBase.starts_line"
+    assert lacking["which user line is traced"] == (
+        f"torch {VERSION} has different parameters for {changed}"
     )
 
 

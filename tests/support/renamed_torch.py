@@ -1,5 +1,5 @@
-"""An environment whose torch reports a version that does not exist yet, and has other names for
-functions that reprokit hooks.
+"""An environment whose torch reports a version that does not exist yet, has other names for functions
+that reprokit hooks, and calls one of them with a further argument.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import re
 import sys
 
 WORD = re.compile(rb"\\b({names})\\b")
+CALL, DEFINITION = b"self.starts_line(inst", b"def starts_line(self, lineno"
 
 
 class RenamingLoader(importlib.machinery.SourceFileLoader):
@@ -35,6 +36,8 @@ class RenamingLoader(importlib.machinery.SourceFileLoader):
         data = self.get_data(self.path)
         if fullname == "torch.version":
             data += b"\\n__version__ = '{version}'\\n"
+        data = data.replace(CALL, b"self.starts_line(inst, inst")
+        data = data.replace(DEFINITION, b"def starts_line(self, inst, lineno")
         return self.source_to_code(WORD.sub(rb"\\1_moved", data), self.path)
 
 

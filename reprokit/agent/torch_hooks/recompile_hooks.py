@@ -16,10 +16,9 @@ def hook_recompiles() -> None:
     """Journal each recompile with its reasons."""
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
-        def get_and_maybe_log_recompilation_reasons(
-            entries: Any, frame: Any, *args: Any, **kwargs: Any
-        ) -> Any:
-            reasons = real(entries, frame, *args, **kwargs)
+        def get_and_maybe_log_recompilation_reasons(*args: Any, **kwargs: Any) -> Any:
+            reasons = real(*args, **kwargs)
+            frame = kwargs.get("frame") or (args[1] if len(args) > 1 else None)
             code = getattr(frame, "f_code", None)
             journal.write_event(
                 events.Recompile(
@@ -27,7 +26,7 @@ def hook_recompiles() -> None:
                     file=getattr(code, "co_filename", None),
                     line=getattr(code, "co_firstlineno", None),
                     cid=compile_id(),
-                    reasons=[cuts.cut_head(str(r), 2000) for r in reasons[:20]],
+                    reasons=[cuts.cut_head(str(r), 2000) for r in list(reasons)[:20]],
                 )
             )
             return reasons
@@ -60,31 +59,20 @@ def hook_graph_breaks() -> None:
     """
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
-        def log_graph_break(
-            self: Any, code_options: Any, reason: str, exc: Any, *args: Any, **kwargs: Any
-        ) -> Any:
-            if not getattr(exc, "logged", False):
-                note_break(exc)
-            return real(self, code_options, reason, exc, *args, **kwargs)
-
-        return log_graph_break
-
-    def make_older_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def log_graph_break(*args: Any, **kwargs: Any) -> Any:
-            error = sys.exc_info()[1]  # Dynamo calls this function in an exception handler
-            if type(error).__name__ == "Unsupported":
+            # before torch 2.11 Dynamo passes no exception, but calls this function in its handler
+            error = kwargs.get("exc", sys.exc_info()[1])
+            is_break = "exc" in kwargs or type(error).__name__ == "Unsupported"
+            if is_break and not getattr(error, "logged", False):
                 note_break(error)
             return real(*args, **kwargs)
 
         return log_graph_break
 
-    older = "torch._dynamo.symbolic_convert:log_graph_break"
-    if has_symbol(older):
-        wrap_symbol(older, make_older_hook)
-    else:
-        wrap_symbol(
-            "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break", make_hook
-        )
+    module = "torch._dynamo.symbolic_convert"
+    before_2_10 = f"{module}:log_graph_break"
+    method = f"{module}:InstructionTranslatorBase.log_graph_break"
+    wrap_symbol(before_2_10 if has_symbol(before_2_10) else method, make_hook)
 
 
 def note_break(error: Any, is_given_up: bool = False) -> None:

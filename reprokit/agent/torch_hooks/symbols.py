@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -160,22 +161,26 @@ class SymbolReport(TypedDict):
 
 
 class UnsupportedSymbol(Exception):
-    """This torch lacks a symbol of the table, as a newer torch does that has moved it."""
+    """This torch lacks a symbol of the table, or has it with different parameters.
 
-    def __init__(self, symbol: Symbol) -> None:
-        super().__init__(symbol.name)
-        self.symbol = symbol
+    A newer torch does that, which has moved or changed it.
+    """
+
+    def __init__(self, symbol: Symbol, problem: str) -> None:
+        super().__init__(problem)
+        self.symbol, self.problem = symbol, problem
 
 
 def attempt_hook(hook: Callable[[], None]) -> None:
     """Install one hook. A hook that this torch does not support is journaled as a problem."""
     try:
         hook()
-    except UnsupportedSymbol as lacking:
+    except UnsupportedSymbol as unsupported:
+        version = sys.modules["torch"].__version__
         journal.write_event(
             events.AgentProblem(
-                records=lacking.symbol.purpose,
-                problem=f"torch {sys.modules['torch'].__version__} has no {lacking.symbol.name}",
+                records=unsupported.symbol.purpose,
+                problem=f"torch {version} has {unsupported.problem}",
             )
         )
     except Exception as problem:
@@ -190,13 +195,39 @@ def has_symbol(name: str) -> bool:
 def wrap_symbol(name: str, make_hook: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
     """Replace the function of a symbol of the table by ``make_hook(function)``.
 
-    Raises UnsupportedSymbol if this torch lacks it.
+    Raises UnsupportedSymbol if this torch lacks it, or calls it with different parameters.
     """
+    symbol = _BY_NAME[name]
     try:
-        owner = _BY_NAME[name].import_owner()
+        owner = symbol.import_owner()
     except (ImportError, AttributeError) as problem:
-        raise UnsupportedSymbol(_BY_NAME[name]) from problem
-    wrap_function(owner, name.rpartition(":")[2].rpartition(".")[2], make_hook)
+        raise UnsupportedSymbol(symbol, f"no {name}") from problem
+
+    def make_checked(real: Callable[..., Any]) -> Callable[..., Any]:
+        hook = make_hook(real)
+        if not _accepts_calls(hook, real):
+            raise UnsupportedSymbol(symbol, f"different parameters for {name}")
+        return hook
+
+    wrap_function(owner, name.rpartition(":")[2].rpartition(".")[2], make_checked)
+
+
+def _accepts_calls(hook: Callable[..., Any], real: Callable[..., Any]) -> bool:
+    """Whether the parameters that a hook names are the first ones of the function, and the hook
+    takes all others too.
+    """
+    named, takes_more = _parameters(hook)
+    there, _ = _parameters(real)
+    return named == there[: len(named)] and (takes_more or named == there)
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    """Return the names of the parameters, and whether the function takes any further ones."""
+    kinds = {p.name: p.kind for p in inspect.signature(function).parameters.values()}
+    several = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return [name for name, kind in kinds.items() if kind not in several], several <= {
+        *kinds.values()
+    }
 
 
 def wrap_function(
