@@ -114,6 +114,20 @@ def test_symbolic_sizes_are_hints_with_names(tmp_path: Path) -> None:
     assert run(script, tmp_path)
 
 
+def test_tensors_of_nested_modules_have_names_of_their_own(tmp_path: Path) -> None:
+    """torch.export keeps the modules that hold the tensors. Their names can be numbers, which are no
+    names in a program, and such a module is not part of the script.
+    """
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Sequential(torch.nn.Linear(3, 2)))
+    inputs = (torch.randn(5, 4),)
+    gm: Any = torch.export.export(model, inputs).module(check_guards=False)
+    definitions = GraphDefinitions(gm)
+    facts = graph_source.describe_inputs(gm, inputs, definitions)
+    script = graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions)
+    assert " Module()" not in script and "self._1_0_weight = torch.nn.Parameter" in script, script
+    run(script, tmp_path)
+
+
 def test_metadata_of_inputs() -> None:
     """Shape, stride, dtype, device and requires_grad are described as JSON values."""
     x = torch.randn(4, 6, requires_grad=True)

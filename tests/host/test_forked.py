@@ -86,6 +86,15 @@ def test_a_forked_result_is_that_of_a_fresh_process(
     )
 
 
+def test_a_program_does_not_inherit_the_future_imports_of_the_agent(
+    server: client.ProbeServer,
+) -> None:
+    """An annotation with a name that does not exist fails, as it does in a fresh process."""
+    text = "import torch\ndef f(x: Any): pass\n"
+    judged = probe(server, text)
+    assert "NameError" in judged.signature.title
+
+
 def test_a_hang_is_killed_at_its_deadline_with_its_stacks(server: client.ProbeServer) -> None:
     """A loop in a backend is a hang in phase backend, named by its frames, and no process is
     left.

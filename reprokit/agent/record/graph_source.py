@@ -255,20 +255,23 @@ def _emit_class(
 ) -> None:
     """Append the class of ``gm`` after the classes of its inner graphs (the bodies of ``cond``)."""
     import torch
+    from torch.fx.graph import _format_target
 
     # with a graph of torch.export, the code of the user's nested arguments is not part of it
     graph = copy.copy(gm.graph)
     graph.set_codegen(torch.fx.graph.CodeGen())
     code = graph.python_code("self")
+    source = definitions.write_launches(re.sub(r"\A\s*", "", code.src))
     for alias, value in code.globals.items():
         imports.add(_import_line(alias, value))
     body = []
+    called = {str(n.target).split(".")[0] for n in gm.graph.nodes if n.op == "call_module"}
     for child_name, child in gm.named_children():
         if isinstance(child, torch.fx.GraphModule):
             child_class = f"{name}_" + re.sub(r"\W", "_", child_name)
             _emit_class(child, child_class, imports, classes, definitions)
             body.append(f"self.{child_name} = {child_class}()")
-        else:
+        elif child_name in called:  # others only hold tensors, which get names of their own
             body.append(f"self.{child_name} = {_one_line(repr(child))}")
             imports.add(
                 "from torch.nn import *  # noqa: F403 - submodules below are written as torch"
@@ -290,7 +293,10 @@ def _emit_class(
         text = tensors.tensor_text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
             text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
-        body.append(f"self.{attribute} = {text}")
+        flat = re.sub(r"\W", "_", f"_{attribute}" if "." in attribute else attribute)
+        body.append(f"self.{flat} = {text}")
+        read = re.escape(_format_target("self", attribute))
+        source = re.sub(rf"(?<== ){read}(?![\w.])", f"self.{flat}", source)
     init = (
         [
             "    def __init__(self):",
@@ -301,7 +307,6 @@ def _emit_class(
         if body
         else []
     )
-    source = definitions.write_launches(re.sub(r"\A\s*", "", code.src))
     classes.append(
         "\n".join(
             [f"class {name}(torch.nn.Module):", *init, textwrap.indent(source.rstrip(), "    ")]

@@ -117,7 +117,8 @@ def _run_program(request: ProbeRequest) -> int:
     linecache.checkcache()
     try:
         # the program is the candidate
-        exec(compile(text, file, "exec"), module.__dict__)  # noqa: S102
+        code = compile(text, file, "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:

@@ -315,7 +315,7 @@ def parse_program(text: str) -> ast.Module | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-            compile(tree, run_names.REPRO_FILE, "exec")
+            compile(tree, run_names.REPRO_FILE, "exec", dont_inherit=True)
         return tree
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         host_log.log_ignored(problem)
