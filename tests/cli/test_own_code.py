@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
+LIBRARY = """
+#include <torch/library.h>
+#include <ATen/ATen.h>
+namespace { at::Tensor scaled(const at::Tensor& x, double by) { return x * by; } }
+TORCH_LIBRARY(cpp_mine, m) { m.def("scaled(Tensor x, float by) -> Tensor"); }
+TORCH_LIBRARY_IMPL(cpp_mine, CPU, m) { m.impl("scaled", &scaled); }
+"""
+LOADS = """
+import torch
+
+torch.ops.load_library({library!r})
+
+@torch.library.register_fake("cpp_mine::scaled")
+def _(x, by):
+    return torch.empty_like(x)
+
+def picky(gm, inputs):
+    if any("scaled" in str(node.target) for node in gm.graph.nodes):
+        raise NotImplementedError("scaled is not supported")
+    return gm.forward
+
+def f(x):
+    return torch.cos(torch.ops.cpp_mine.scaled(torch.sin(x) + 1, 2.0)) * 2
+
+open(__file__).close()  # changed copies are not run, so the recorded graph is reduced
+torch.compile(f, backend=picky)(torch.randn(4, 8))
+"""
 PASS = """
 import torch, torch._inductor.config
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -219,3 +248,24 @@ def test_without_an_ablation_nobody_is_responsible_for_a_custom_backend(
     issue = Path(done.json["issue"]).read_text()
     assert "Please do not file this" in issue
     assert "Compiled code gives different results than eager" in issue
+
+
+@pytest.mark.slow
+def test_an_operator_of_a_real_library_is_in_the_repro(tmp_path: Path) -> None:
+    """The repro needs no library: the fake kernel takes the place of the kernel in C++."""
+    source, library, script = (tmp_path / n for n in ("op.cpp", "libop.so", "train.py"))
+    source.write_text(LIBRARY)
+    root = Path(torch.__file__).parent
+    headers = (root / "include", root / "include/torch/csrc/api/include")
+    words = [*(f"-I{header}" for header in headers), f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
+    subprocess.run(
+        ["g++", "-O0", "-std=c++20", "-shared", "-fPIC", source, *words, "-o", library], check=True
+    )
+    script.write_text(LOADS.format(library=str(library)))
+    words = ["--no-ablate", "--budget", "200", "--output-dir", str(tmp_path / "out"), "--json"]
+    env = clean_environ(REPROKIT_MINIMIZE="1")
+    done = reprokit("capture", *words, "--", sys.executable, script, env=env)
+    assert done.kind == "exception", done.err
+    repro = Path(done.json["repro"]).read_text()
+    assert "torch.library.define('cpp_mine::scaled'" in repro and "load_library" not in repro
+    assert "torch.sin" not in repro, repro

@@ -108,9 +108,7 @@ def lay_out(text: str, title: str, kind: str) -> str:
         elif before is not None and ((was_import and not is_import) or node is call):
             rows.append("")
         if isinstance(node, ast.FunctionDef) and node.name.endswith(OBSERVED):
-            rows.append(
-                "# stands for an operator of a library: empty tensors with the recorded metadata"
-            )
+            rows.append("# stands for an operator of a library, and does not compute its values")
         if node is call:
             rows += comment
         rows += ast.unparse(node).splitlines()

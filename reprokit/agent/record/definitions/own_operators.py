@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from ....core.shared.operators import is_torch_namespace
+from ....core.shared.operators import OBSERVED, is_torch_namespace
 from .definition_writer import SPECIAL, DefinitionWriter, drop_annotations, source_of
 from .observed_kernel import ObservedCall, kernel_text
 from .source_trees import NoText, closure_values
@@ -140,9 +140,13 @@ def _library_operator(writer: DefinitionWriter, overload: Any) -> str:
             raise NoText(f"an implementation of {name} is gone")
         title = f"torch.library.impl({name!r}, {key or 'CompositeImplicitAutograd'!r})"
         rows += _registered(writer, title, _users(function), name)[1]
-    if kernel is not None:
+    if kernel is not None and found:
         title = f"torch.library.register_fake({name!r})"
         rows += _registered(writer, title, _users(kernel.func), name)[1]
+    elif kernel is not None:  # the kernels are those of a library, which the program does not load
+        title = f"torch.library.impl({name!r}, 'CompositeExplicitAutograd')"
+        own = f"{name.rpartition('::')[2]}{OBSERVED}"
+        rows += _registered(writer, title, _users(kernel.func), name, rename=own)[1]
     if gradients is not None:
         generated = closure_values(gradients).get("Generated")
         info = closure_values(generated.backward).get("info") if generated is not None else None
@@ -154,7 +158,12 @@ def _library_operator(writer: DefinitionWriter, overload: Any) -> str:
 
 
 def _registered(
-    writer: DefinitionWriter, decorator: str, function: Any, name: str, annotated: bool = False
+    writer: DefinitionWriter,
+    decorator: str,
+    function: Any,
+    name: str,
+    annotated: bool = False,
+    rename: str = "",
 ) -> tuple[str, list[str]]:
     """Return the name of a function and the rows that define and register it."""
     tree, known = source_of(function)
@@ -164,7 +173,8 @@ def _registered(
         return "_", [f"{decorator}({writer.resolve(tree, known)})"]
     if not annotated:
         drop_annotations(tree)
-    tree.name = "_" if tree.name == "_" else writer.free_name(tree.name)
+    new = rename or tree.name
+    tree.name = "_" if new == "_" else writer.free_name(new)
     tree.decorator_list = []
     return tree.name, [f"@{decorator}", *writer.resolve(tree, known).splitlines()]
 
