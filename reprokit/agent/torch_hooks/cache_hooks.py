@@ -111,9 +111,9 @@ def hook_precompiled_code() -> None:
     """Journal each look-up of the code and the guards that Dynamo kept of a function."""
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
-        def load(function: Any, *args: Any, **kwargs: Any) -> Any:
-            result = real(function, *args, **kwargs)
-            name = str(getattr(function, "__qualname__", ""))
+        def load(fn: Any, *args: Any, **kwargs: Any) -> Any:
+            result = real(fn, *args, **kwargs)
+            name = str(getattr(fn, "__qualname__", ""))
             key = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
             _journal_use("dynamo", "miss" if result is None else "hit", key)
             return result
