@@ -44,13 +44,12 @@ class GraphComparer:
         """Wrap the compiled form of each graph in a function that compares it with the graph."""
 
         def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
-            def _call_user_compiler(
-                graph: Any, gm: torch.fx.GraphModule, inputs: Any, *args: Any, **kwargs: Any
-            ) -> Any:
+            def _call_user_compiler(*args: Any, **kwargs: Any) -> Any:
                 if self._is_busy or self._is_over:
-                    return real(graph, gm, inputs, *args, **kwargs)
+                    return real(*args, **kwargs)
+                graph, gm = args[:2]
                 plain, cid, backend = _copy_graph(gm, None), compile_id(), graph.compiler_fn
-                compiled = real(graph, gm, inputs, *args, **kwargs)
+                compiled = real(*args, **kwargs)
 
                 def compared(*call_inputs: Any) -> Any:
                     if not (self._is_busy or self._is_over):
