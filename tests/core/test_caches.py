@@ -174,3 +174,13 @@ def test_a_program_of_two_processes_has_the_program_unchanged(plan: CachePlan) -
     assert text.index("subprocess.run") < text.index("import torch")
     assert PROGRAM.partition("import torch\n")[2].strip() in text
     assert with_writer(PROGRAM, None) == PROGRAM
+
+
+def test_only_the_reader_checks_the_results() -> None:
+    """An assertion that fails in the writer would leave the reader without its cache."""
+    program = f"{PROGRAM}torch.testing.assert_close(\n    1, 2\n)\nassert 3\n"
+    text = with_writer(program, CachePlan("changed", {"FACTOR": "3"}))
+    assert text.endswith(
+        "if is_reader:\n    torch.testing.assert_close(\n        1, 2\n    )\n"
+        "if is_reader:\n    assert 3\n"
+    )
