@@ -17,10 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLDEST_TORCH = (2, 12)
-"""The first version that runs compiled regions on fake tensors, as in ``codegen_only``, which needs
-torch to be imported.
-"""
+from ..torch_hooks.symbols import OLDEST_WITH_FAKE_TENSORS
+
 MAX_BUILD_S = 240.0
 """The build takes about two seconds on an idle machine."""
 
@@ -58,7 +56,7 @@ def check_version(text: str) -> None:
     ``text`` is that of ``torch/version.py``. A version that has no number is tried.
     """
     found = re.search(r"__version__ = '((\d+)\.(\d+)[^']*)'", text)
-    if found and (int(found[2]), int(found[3])) < OLDEST_TORCH:
+    if found and (int(found[2]), int(found[3])) < OLDEST_WITH_FAKE_TENSORS:
         raise CannotSimulate(
             f"torch {found[1]} cannot run compiled regions on fake tensors, which --gpu needs; use"
             " torch 2.12 or newer"

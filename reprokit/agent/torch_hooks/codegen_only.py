@@ -14,12 +14,8 @@ from typing import Any
 from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
 from ..record import compile_settings, generated_kernels, journal
-from .symbols import parse_version
+from .symbols import OLDEST_WITH_FAKE_TENSORS, parse_version
 
-OLDEST_WITH_FAKE_TENSORS = (2, 12)
-"""Torch 2.10 and 2.11 have the setting ``wrap_inductor_compiled_regions``, but cannot run such a
-region on fake tensors.
-"""
 load: Callable[[str, str], Any]
 """Inductor's own function that imports a module that it has written; set when code generation is
 the last step.

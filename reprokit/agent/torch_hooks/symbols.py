@@ -52,6 +52,10 @@ class Symbol:
 
 OLDEST_TORCH = (2, 9)
 """The oldest version that can be captured."""
+OLDEST_WITH_FAKE_TENSORS = (2, 12)
+"""Torch 2.10 and 2.11 have the setting ``wrap_inductor_compiled_regions``, but cannot run such a
+region on fake tensors.
+"""
 
 
 def parse_version(version: str) -> tuple[int, int]:
