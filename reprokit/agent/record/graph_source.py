@@ -293,10 +293,12 @@ def _emit_class(
         text = tensors.tensor_text(describe_input(value))
         if isinstance(value, torch.nn.Parameter):
             text = f"torch.nn.Parameter({text}, requires_grad={value.requires_grad})"
-        flat = re.sub(r"\W", "_", f"_{attribute}" if "." in attribute else attribute)
-        body.append(f"self.{flat} = {text}")
-        read = re.escape(_format_target("self", attribute))
-        source = re.sub(rf"(?<== ){read}(?![\w.])", f"self.{flat}", source)
+        name_in_class = attribute
+        if "." in attribute:
+            name_in_class = re.sub(r"\W", "_", f"_{attribute}")
+            read = re.escape(_format_target("self", attribute))
+            source = re.sub(rf"(?<== ){read}(?![\w.])", f"self.{name_in_class}", source)
+        body.append(f"self.{name_in_class} = {text}")
     init = (
         [
             "    def __init__(self):",

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..torch_hooks.symbols import OLDEST_WITH_FAKE_TENSORS
+from ..torch_hooks.symbols import OLDEST_WITH_FAKE_TENSORS, parse_version
 
 MAX_BUILD_S = 240.0
 """The build takes about two seconds on an idle machine."""
@@ -55,8 +55,8 @@ def check_version(text: str) -> None:
 
     ``text`` is that of ``torch/version.py``. A version that has no number is tried.
     """
-    found = re.search(r"__version__ = '((\d+)\.(\d+)[^']*)'", text)
-    if found and (int(found[2]), int(found[3])) < OLDEST_WITH_FAKE_TENSORS:
+    found = re.search(r"__version__ = '((\d+\.\d+)[^']*)'", text)
+    if found and parse_version(found[2]) < OLDEST_WITH_FAKE_TENSORS:
         raise CannotSimulate(
             f"torch {found[1]} cannot run compiled regions on fake tensors, which --gpu needs; use"
             " torch 2.12 or newer"
