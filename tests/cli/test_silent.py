@@ -134,8 +134,7 @@ FAIR = {
         "h = x.half() * 300; return h * h / h",
         "than the results of eager are: output: inf at [",
     ),
-    # the memory is filled with NaN, which reveals it; a program that varies by itself is reported
-    # likewise
+    # make() leaves holes in memory that contain the process id, so each run reads different values
     "uninitialised": (
         "aot_eager",
         "return torch.empty(64) + x[0]",
@@ -148,14 +147,17 @@ FAIR = {
     ),
 }
 FAIR_TEXT = """
+import os
 import torch
 
-SEEN, ONCE = [], [1]
+SEEN, ONCE, HELD = [], [1], []
 
 def f(x):
     {body}
 
 def make():
+    HELD.extend(torch.full((64,), float(os.getpid())) for _ in range(50000))
+    del HELD[::2]
     return f, (torch.linspace(0.1, 9, 64),)
 """
 
