@@ -35,6 +35,23 @@ def tensor(*shape: int, dtype: str = "torch.float32") -> dict[str, object]:
     }
 
 
+TRANSFORMED = """
+import torch
+class Repro(torch.nn.Module):
+    def forward(self, l_x_):
+        a = torch._functorch.predispatch._add_batch_dim(l_x_, 0, 1)
+        b = torch.sin(a)
+        return (b,)
+"""
+INDUCTOR_GRAPH = """
+import torch
+class Repro(torch.nn.Module):
+    def forward(self, arg0_1):
+        sin = torch.ops.aten.sin.default(arg0_1)
+        return (sin,)
+"""
+
+
 def starts_of(
     run: Path, data: object = None, source: str = ""
 ) -> list[starting_points.StartingPoint]:
@@ -89,3 +106,34 @@ def test_recorded_values_that_are_not_numbers_are_refused(tmp_path: Path) -> Non
     values = ["__import__('os').system('x')", 1]
     starts = starts_of(tmp_path, {"l_i_": {"values": values, "special": {}}})
     assert [start.level for start in starts] == ["dynamo"]
+
+
+def test_a_graph_of_function_transforms_is_not_traced_again(tmp_path: Path) -> None:
+    """Dynamo traces torch.func into calls that push and pop levels. The source and the graph that
+    Inductor got do not have them.
+    """
+    texts = {1: ("dynamo", TRANSFORMED, "l_x_"), 2: ("aten", INDUCTOR_GRAPH, "arg0_1")}
+    records = []
+    for number, (level, text, name) in texts.items():
+        folder = tmp_path / "graphs" / f"{number:04d}"
+        folder.mkdir(parents=True)
+        (folder / "graph.py").write_text(text)
+        (folder / "values.json").write_text(json.dumps({"values": {name: tensor(4)}}))
+        records.append(
+            GraphRecord(
+                number=number, level=level, cid="0/0", nodes=1, is_backward=False, is_done=False
+            )
+        )
+
+    def levels_of(*graphs: GraphRecord) -> list[str]:
+        starts = starting_points.find_starting_points(
+            Observation(graphs=graphs),
+            tmp_path,
+            "import torch\ntorch.compile(f)(x)\n",
+            is_training=False,
+            is_fake=False,
+        )
+        return [start.level for start in starts]
+
+    assert levels_of(*records) == ["source", "aten"]
+    assert levels_of(records[0]) == ["dynamo", "source"]

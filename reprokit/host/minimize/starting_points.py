@@ -18,6 +18,10 @@ from reprokit.host.system import files, host_log
 MAX_GRAPHS = 6
 MAX_VALUED_GRAPHS = 2
 """Graphs that are tried with recorded values too."""
+FUNCTION_TRANSFORM = "torch._functorch."
+"""The calls into which Dynamo traces ``torch.func``. They push and pop levels of the transforms, so
+a program that has them is not traced again: its inputs are wrapped tensors without storage.
+"""
 LEVEL_NAMES = {
     "descriptor": "graph that Dynamo saw, with inputs like the recorded ones,",
     "exact": "graph that Dynamo saw, with inputs in exactly the recorded range,",
@@ -74,7 +78,8 @@ def find_starting_points(
 
     Graphs with properties of the recorded values come after all graphs without them, in the order
     of ``value_properties.LEVELS``. For wrong results (``is_wrong``) every recorded graph is a
-    starting point, because any of them may be the first wrong one.
+    starting point, because any of them may be the first wrong one. A graph of ``torch.func`` is not
+    a starting point if Inductor got a graph too, which has only plain operators.
     """
     is_training |= any(g.is_backward for g in seen.graphs)
     main_rank = next((rank for rank, pid in seen.ranks.items() if pid == seen.main_pid), "")
@@ -107,9 +112,12 @@ def find_starting_points(
                         if start.text not in texts:
                             valued[start.level].append(start)
     sources = source_starting_points(source)
-    count = len([s for s in starts if s.level != "aten"])
+    from_aten = [s for s in starts if s.level == "aten"]
+    entries = [s for s in starts if s.level != "aten"]
+    if from_aten and any(FUNCTION_TRANSFORM in start.text for start in entries):
+        return [*sources, *from_aten]
     with_values = [start for level in value_properties.LEVELS for start in valued[level]]
-    return [*starts[:count], *with_values, *sources, *starts[count:]]
+    return [*entries, *with_values, *sources, *from_aten]
 
 
 def source_starting_points(source: str) -> list[StartingPoint]:
