@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,6 +83,70 @@ def capture_hang_kind(
         count_survivors(mark),
         verdict["reason"],
     )
+
+
+@dataclass(frozen=True)
+class HangAttachment:
+    """How an attachment from outside judged one kind."""
+
+    kind: str
+    verdict: str
+    cause: str | None
+    phase: str | None
+    is_cause_right: bool
+    is_phase_right: bool
+    first_answer_s: float
+    """Seconds from the start of reprokit to its first answer."""
+    is_alive: bool
+    """The process runs after the attachment."""
+    reason: str
+
+
+def attach_to_hang_kind(
+    kind: str, warm_up_s: float, stall_s: float, more_options: Sequence[str] = ()
+) -> HangAttachment:
+    """Start one kind plainly, attach to it after ``warm_up_s``, and end it."""
+    causes, phases = EXPECTED[kind]
+    mark = uuid.uuid4().hex
+    target = [sys.executable, str(KINDS_PROGRAM), kind]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
+    if kind.startswith("gloo_"):
+        target, variables = two_ranks(target)
+        environ |= variables
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            time.sleep(warm_up_s)
+            options = ["--stall", str(stall_s), "--output-dir", f"{folder}/out", *more_options]
+            done = run_reprokit("attach", str(process.pid), *options)
+            is_alive = process.poll() is None
+        finally:
+            kill_marked(mark)
+            process.wait()
+    if "verdict" not in done.answer:
+        raise MeasurementFailed(f"attaching to {kind} failed: {done.last_error}")
+    verdict = done.answer["verdict"]
+    return HangAttachment(
+        kind,
+        verdict["kind"],
+        verdict["cause"],
+        verdict["phase"],
+        verdict["cause"] in causes,
+        verdict["phase"] in phases,
+        done.answer["process"]["first_answer_s"],
+        is_alive,
+        verdict["reason"],
+    )
+
+
+def kill_marked(mark: str) -> None:
+    """Kill the processes that have the mark of a run in their environment."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("HANGS_MARK") == mark:
+                process.kill()
 
 
 def count_survivors(mark: str) -> int:

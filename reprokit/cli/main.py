@@ -14,6 +14,7 @@ from reprokit.host.system import inherited_settings, interrupts
 
 COMMANDS = {
     "ablate": "Find the backends, modes and settings with which it fails.",
+    "attach": "Find out why a running process does not advance, without stopping it.",
     "bisect": "Find the torch in which a failure started, or was fixed.",
     "capture": "Run a target under instrumented torch.compile and write a pack.",
     "check": "Report whether a program has the failure of a pack, for git bisect and reducers.",

@@ -56,6 +56,24 @@ class CaptureDocument(SchemaVersion):
     peak_rss_bytes: int
 
 
+class ProcessKeys(TypedDict):
+    """The process that ``reprokit attach`` read."""
+
+    pid: int
+    argv: list[str]
+    cwd: PathText | None
+    python: PathText | None
+    capture: Annotated[str, msgspec.Meta(description="the command that captures it from its start")]
+    first_answer_s: Annotated[float, msgspec.Meta(description="seconds to the first answer")]
+    has_ended: Annotated[bool, msgspec.Meta(description="--then end ended it")]
+
+
+class AttachDocument(CaptureDocument):
+    """What ``reprokit attach --json`` prints."""
+
+    process: ProcessKeys
+
+
 class GrowthLaw(TypedDict):
     """How a cost grows, and the prediction with its interval."""
 

@@ -22,6 +22,7 @@ VERSION = 1
 ERRORS = error_documents.ErrorDocument
 DOCUMENTS: dict[str, tuple[type, ...]] = {
     "ablate": (study_documents.AblateDocument,),
+    "attach": (capture_documents.AttachDocument,),
     "bisect": (study_documents.BisectDocument, study_documents.GitBisectDocument),
     "capture": (
         capture_documents.CaptureDocument,

@@ -239,13 +239,14 @@ REDUCING = _together(
 )
 """Options of the minimization."""
 
+OUTPUT_DIR = option(
+    "--output-dir",
+    section=OUTPUT_SECTION,
+    type=click.Path(path_type=Path),
+    help="Folder for the run directory and the pack; default reprokit-out/<target>-<time>.",
+)
 OUTPUT = _together(
-    option(
-        "--output-dir",
-        section=OUTPUT_SECTION,
-        type=click.Path(path_type=Path),
-        help="Folder for the run directory and the pack; default reprokit-out/<target>-<time>.",
-    ),
+    OUTPUT_DIR,
     option(
         "--python",
         section=MODEL,

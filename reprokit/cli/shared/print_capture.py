@@ -202,7 +202,7 @@ def print_captured(captured: CaptureResult) -> None:
         row("", captured.minimized.describe_time())
         for note in (*captured.minimized.depends_on, *captured.minimized.notes):
             row("", note)
-    if seen.is_command:
+    if seen.is_command and not seen.is_attached:
         row(
             "exit",
             (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from reprokit.core.judge import exhausted, exit_signal, finished, silent_failures
+from reprokit.core.judge import attached, exhausted, exit_signal, finished, silent_failures
 from reprokit.core.judge.hangs import hang_causes, ranks, waiting
 from reprokit.core.judge.responsible import responsibility, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
@@ -27,6 +27,7 @@ def judge_run(seen: Observation) -> Verdict:
     """Return the verdict on one run. The same evidence always gets the same verdict."""
     questions = (
         _interrupted,
+        attached.judge_attached,
         _simulation_gap,
         _eager_fails,
         _grows,

@@ -135,6 +135,8 @@ class Observation:
     has_finished: bool = False
     """The agent reported that every call of a factory target returned."""
     is_command: bool = False
+    is_attached: bool = False
+    """Reprokit did not start the program, and observed it for ``seconds`` while it ran."""
     has_fake_tensors: bool = False
     """The weights were fake, or the GPU was simulated: nothing was executed."""
     eager: str = ""

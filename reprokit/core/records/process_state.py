@@ -59,6 +59,10 @@ class ProcessState:
     """Seconds since its heartbeat thread last got the GIL; None if it has no heartbeat thread."""
     memory: tuple[tuple[float, int, float], ...] = ()
     """(seconds, resident bytes, CPU seconds) over the stall, oldest first."""
+    rank: str = ""
+    """The variable RANK of its environment; empty if it has none."""
+    world_size: str = ""
+    """The variable WORLD_SIZE of its environment; empty if it has none."""
 
     @property
     def is_stopped(self) -> bool:

@@ -25,7 +25,7 @@ from reprokit.core.shared.contract.cache_events import CacheUsed
 from reprokit.host.experiments import cache_files
 from reprokit.host.probe.candidate import role_variables
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import observation_reader, run_directory, supervise
+from reprokit.host.run import missing_evidence, observation_reader, run_directory, supervise
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.system import deletion, host_log
@@ -271,7 +271,7 @@ class _StageRunner:
             raise KeyboardInterrupt
         journals = observation_reader.read_journals(folder)
         if name == REFERENCE:  # such as a setting that torch does not have
-            rows = observation_reader.find_missing(journals, folder, request)
+            rows = missing_evidence.find_missing(journals, folder, request)
             self._missing += [row for row in rows if row not in self._missing]
         seen = observation_reader.read_observation(request, outcome, folder, journals)
         return seen, journals.events_of_type(CacheUsed)

@@ -154,7 +154,7 @@ def collect_environment(state: State) -> State:
     state.callbacks.say("collecting the environment")
     python = (
         state.journals.last_event_of_type(Process).executable or None
-        if state.is_command
+        if state.is_command and not state.request.attached_pid
         else state.request.python
     )
     if state.has_run:

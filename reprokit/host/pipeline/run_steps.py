@@ -22,7 +22,14 @@ from reprokit.host.experiments import (
 from reprokit.host.pipeline import own_kernel
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import observation_reader, restore_run, run_directory, run_outcome, supervise
+from reprokit.host.run import (
+    missing_evidence,
+    observation_reader,
+    restore_run,
+    run_directory,
+    run_outcome,
+    supervise,
+)
 from reprokit.host.system import compiler_cache, files
 
 BEFORE_COMPILE = frozenset({"build", "import"})
@@ -138,7 +145,7 @@ def read_evidence(state: State) -> State:
 def read_problems(state: State) -> State:
     """Add to ``missing`` what the instrumentation could not do."""
     return state.with_all_missing(
-        observation_reader.find_missing(state.journals, state.run_path, state.request)
+        missing_evidence.find_missing(state.journals, state.run_path, state.request)
     )
 
 

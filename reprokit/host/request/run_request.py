@@ -108,6 +108,8 @@ class Request:
     save_artifacts: str = ""
     load_artifacts: str = ""
     """The file of artifacts that a factory target saves at its end, or loads before its calls."""
+    attached_pid: int = 0
+    """The process that was observed while it ran; 0 for a target that reprokit starts."""
     variables: dict[str, str] = field(default_factory=dict)
     """Additional environment variables of the target, for a follow-up run."""
 

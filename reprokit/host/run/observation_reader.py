@@ -14,9 +14,9 @@ from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.caches import cache_stages, cache_uses
 from reprokit.core.records.dumps import Fault, Frame, Link, Raised
 from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
-from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.core.shared import cuts, result_comparison
+from reprokit.core.shared import result_comparison
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.cache_events import CacheUsed
 from reprokit.core.shared.contract.event_base import Event
@@ -33,15 +33,12 @@ from reprokit.core.shared.contract.events import (
     Graph,
     GraphBreakFound,
     GraphDone,
-    KernelWritten,
-    ModelSplit,
     OwnCode,
     Process,
     Progress,
     RanksSimulated,
     Recompile,
     RecompileLimit,
-    SimulationGapMet,
     TargetBuilt,
     Torch,
     WarningShown,
@@ -138,6 +135,8 @@ def read_observation(
     main = (
         main_process.describe_process(journals.by_pid, raiser)
         if raiser
+        else main_process.find_by_stacks(outcome.stacks.dumps, outcome.main_pid)
+        if request.attached_pid
         else main_process.find_main_process(living, outcome.main_pid)
     )
     pid, names = main.pid, main.open_events
@@ -145,8 +144,12 @@ def read_observation(
     named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
+    evidence = outcome.stacks.evidence
     sizes = [e.world_size or "" for e in journals.events_of_type(Process)]
     ranks_of = main_process.ranks_of_processes(journals.by_pid)
+    if request.attached_pid:
+        sizes = [p.world_size for p in evidence.processes]
+        ranks_of = main_process.ranks_of_evidence(evidence)
     graphs = graph_records.read_graph_records(
         journals.events_of_type(Graph), journals.events_of_type(GraphDone), ranks_of
     )
@@ -162,7 +165,7 @@ def read_observation(
         seconds=outcome.seconds,
         cpu_s=outcome.cpu_s,
         peak_rss_bytes=outcome.peak_rss_bytes,
-        quiet_s=outcome.quiet_s if journals.by_pid else None,
+        quiet_s=outcome.quiet_s if journals.by_pid or request.attached_pid else None,
         quiet_limit_s=request.quiet_limit_s,
         last_progress=private_names.get_redactor().redact_text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
@@ -182,7 +185,7 @@ def read_observation(
         still_from=outcome.still_from,
         stalls=outcome.stalls,
         on_stall=request.on_stall,
-        evidence=outcome.stacks.evidence,
+        evidence=evidence,
         main_pid=pid,
         working_tid=main.tid,
         ranks=ranks_of,
@@ -204,6 +207,7 @@ def read_observation(
         is_watched=bool(journals.events_of_type(Process)),
         has_finished=bool(journals.events_of_type(Finished)),
         is_command=request.target.kind == "command",
+        is_attached=bool(request.attached_pid),
         has_fake_tensors=journals.last_event_of_type(Weights).kind == "fake",
         comparison=result_comparison.comparison_of_ranks(compared),
         entry=_entry(journals, graphs),
@@ -257,54 +261,6 @@ def _missed(outcome: RunOutcome, journals: Journals) -> tuple[cache_uses.MissedE
     missed = cache_uses.missed_entries(cache_uses.stored_keys(wrote), wrote, reads)
     count = sum(graph.level == "dynamo" for graph in graphs)
     return missed + cache_uses.unused_precompiled_code(reads, count)
-
-
-def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
-    """Return the parts of the evidence that the instrumentation could not record."""
-    missing = [
-        Missing(e.records or f"hook {e.hook}", e.problem)
-        for e in journals.events_of_type(AgentProblem)
-    ]
-    missing += [
-        Missing(f"kernel {e.name}", f"its program could not be written: {e.problem}")
-        for e in journals.events_of_type(KernelWritten)
-        if e.problem
-    ]
-    missing += [
-        Missing(
-            f"simulation of {symbol}",
-            "it calls the CUDA driver and is not simulated, so the call was refused",
-        )
-        for symbol in dict.fromkeys(e.symbol for e in journals.events_of_type(SimulationGapMet))
-    ]
-    split = journals.last_event_of_type(ModelSplit)
-    if split.left_out:
-        missing.append(
-            Missing(
-                "tensor parallel",
-                f"not split, because there is no rule: {', '.join(split.left_out[:8])}",
-            )
-        )
-    if split.is_split is False:
-        why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
-        missing.append(Missing("tensor parallel", why))
-    if journals.bad_lines:
-        missing.append(
-            Missing(
-                "journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"
-            )
-        )
-    dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
-    if dropped:
-        missing.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
-    if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
-        missing.append(Missing("instrumentation", cuts.cut_head(text, 500)))
-    if not journals.by_pid:
-        why = "no process imported torch with the instrumentation on its path"
-        if request.target.kind == "command":
-            why += "; python -I, python -E and a cleared environment remove it"
-        missing.append(Missing("journal", why))
-    return missing
 
 
 def _simulated(journals: Journals) -> tuple[str, ...]:

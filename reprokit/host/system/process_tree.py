@@ -119,6 +119,13 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def is_python(pid: int) -> bool:
+    """Return whether the program of a process is a Python interpreter, by its file name."""
+    with host_log.suppress(OSError):
+        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    return False
+
+
 def cpu_share(ran_s: float, waited_s: float, span_s: float) -> float:
     """Return the share of the requested CPU time that a process received in ``span_s``: 0 to 1.
 

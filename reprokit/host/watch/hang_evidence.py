@@ -8,7 +8,6 @@ sent last.
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -80,7 +79,7 @@ class EvidenceGatherer:
         can_dump = self._follower.can_dump
         family = [p.pid for p in process_tree.family_of(self._root)]
         self._pythons = sorted(
-            (p for p in family if p in can_dump or _is_python(p)),
+            (p for p in family if p in can_dump or process_tree.is_python(p)),
             key=lambda p: (p != main.pid, p),
         )
         self._sampler = ProcSampler()
@@ -139,7 +138,7 @@ class EvidenceGatherer:
         if process is None or thread is None:
             return evidence
         cause = hang_causes.diagnose_hang(dataclasses.replace(seen, evidence=evidence)).name
-        if cause in _CAUSES_WITH_NATIVE_FRAMES and not set(process.states) & {"T", "t"}:
+        if cause in hang_causes.CAUSES_WITH_NATIVE_FRAMES and not set(process.states) & {"T", "t"}:
             native = self.dumper.native_frames(pid)
             threads = tuple(
                 dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads
@@ -193,12 +192,6 @@ class EvidenceGatherer:
         return [d for d in self.dumper.dumps if d.number == self.dumper.number]
 
 
-_CAUSES_WITH_NATIVE_FRAMES = frozenset(
-    {"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"}
-)
-"""Causes that native frames can confirm, change or make more precise."""
-
-
 def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
     """Return the source lines of generated code on the stacks; the files are deleted after the
     run.
@@ -213,9 +206,3 @@ def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
                         rows[frame.line - 1].strip(), 300
                     )
     return found
-
-
-def _is_python(pid: int) -> bool:
-    with host_log.suppress(OSError):
-        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    return False

@@ -110,6 +110,12 @@ class ProcSampler:
                 )
             )
         wants = [t.want for t in threads if t.want is not None]
+        variables = blocked_on.read_proc_file(f"/proc/{pid}/environ").split("\0")
+        of_rank = {
+            name: value
+            for name, _, value in (variable.partition("=") for variable in variables)
+            if name in ("RANK", "WORLD_SIZE") and value.isascii() and value.isdigit()
+        }
         return ProcessState(
             pid=pid,
             ppid=last.ppid,
@@ -120,6 +126,8 @@ class ProcSampler:
             threads=tuple(threads),
             gil_age_s=gil_age,
             memory=tuple(_thinned(memory)),
+            rank=of_rank.get("RANK", ""),
+            world_size=of_rank.get("WORLD_SIZE", ""),
         )
 
 

@@ -35,6 +35,11 @@ from reprokit.core.records.process_state import (
 EXPLAIN: dict[str, str] = TABLE["explain"]
 """cause -> one line that explains it."""
 
+CAUSES_WITH_NATIVE_FRAMES = frozenset(
+    {"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"}
+)
+"""Causes that native frames can confirm, change or make more precise."""
+
 
 @dataclass(frozen=True)
 class Cause:

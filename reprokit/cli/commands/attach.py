@@ -1,0 +1,141 @@
+"""``reprokit attach``: find out why a running process does not advance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprokit.cli.shared import option_types, out, terminal
+from reprokit.cli.shared import options as shared
+
+if TYPE_CHECKING:
+    from reprokit.host.pipeline.attach_pipeline import Attached
+
+
+@shared.command(
+    epilog=(
+        "Exit codes: 0 the process advances or is idle, 1 it hangs, 2 wrong usage, 3 unknown, 130"
+        " interrupted."
+    )
+)
+@click.argument("pid", type=click.IntRange(min=2), required=False)
+@shared.option(
+    "--match",
+    "name",
+    metavar="NAME",
+    help="The process whose command line contains NAME.",
+)
+@shared.option(
+    "--slurm-job",
+    "job",
+    metavar="ID",
+    help="The process of this Slurm job on this node.",
+)
+@shared.option(
+    "--stall",
+    type=option_types.SECONDS,
+    default="30",
+    show_default=True,
+    help="Without progress for this long it hangs; the first answer does not wait for this.",
+)
+@shared.option(
+    "--native",
+    is_flag=True,
+    help="Read native frames too, which stops the process for about 0.2 s.",
+)
+@shared.option(
+    "--then",
+    type=click.Choice(["continue", "end"]),
+    default="continue",
+    show_default=True,
+    help="What happens to the process after its pack is written.",
+)
+@shared.option(
+    "--grace",
+    type=option_types.SECONDS,
+    default="10",
+    show_default=True,
+    help="With --then end: time between SIGTERM and SIGKILL.",
+)
+@shared.OUTPUT_DIR
+@shared.JSON
+@click.pass_context
+def attach(
+    ctx: click.Context,
+    pid: int | None,
+    name: str | None,
+    job: str | None,
+    stall: float,
+    native: bool,
+    then: str,
+    grace: float,
+    output_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Find out why a running process does not advance, and write a pack.
+
+    The process was started without reprokit: it hangs now, on this machine. Its stacks, and those
+    of all processes below it, are read from outside three times, together with what the kernel
+    reports. The process is not stopped, signalled or slowed, and nothing is written into its
+    working directory. Of a launcher such as torchrun, name the launcher.
+
+    \b
+    Examples:
+      reprokit attach 4242
+      reprokit attach --match train.py
+      reprokit attach --slurm-job 1234567 --stall 10m --then end
+    """
+    from reprokit.cli.commands.capture import exit_code
+    from reprokit.core.shared.errors import BadInput
+    from reprokit.host.attach import find_process
+    from reprokit.host.pipeline import attach_pipeline
+    from reprokit.host.pipeline.state import Callbacks
+
+    if sum(word is not None for word in (pid, name, job)) != 1:
+        raise BadInput("name one process: a PID, --match NAME or --slurm-job ID")
+    if name is not None:
+        chosen = find_process.find_by_name(name)
+    elif job is not None:
+        chosen = find_process.find_by_slurm_job(job)
+    else:
+        chosen = find_process.check_pid(pid or 0)
+    options = attach_pipeline.AttachOptions(stall, native, then == "end", grace)
+    with terminal.LiveStatus(is_quiet=as_json) as live:
+        attached = attach_pipeline.attach_to_process(
+            chosen,
+            output_dir,
+            options,
+            Callbacks(live.show_message, show_status=live.show_status),
+        )
+    if as_json:
+        out.RESULTS.print_json(to_json(attached))
+    else:
+        print_attached(attached)
+    ctx.exit(exit_code(attached.captured.verdict))
+
+
+def to_json(attached: Attached) -> dict[str, Any]:
+    """Return the object that ``--json`` prints; later versions only add keys."""
+    program = attached.program
+    process = {
+        "pid": program.pid,
+        "argv": list(program.argv),
+        "cwd": program.cwd or None,
+        "python": program.python or None,
+        "capture": program.command_again,
+        "first_answer_s": attached.first_answer_s,
+        "has_ended": attached.has_ended_it,
+    }
+    return {**attached.captured.to_json(), "process": process}
+
+
+def print_attached(attached: Attached) -> None:
+    """Print the verdict, the paths, and the command that captures the program from its start."""
+    from reprokit.cli.shared import print_capture
+
+    print_capture.print_captured(attached.captured)
+    out.RESULTS.print_line(f"capture    {attached.program.command_again}")
+    if attached.has_ended_it:
+        out.RESULTS.print_line(f"ended      process {attached.program.pid}")

@@ -1,0 +1,67 @@
+"""Judge a process that was observed while it ran: it advances, it is idle, or nothing moves.
+
+Nobody knows how long it was in this state before. Therefore only a process without progress for the
+whole of ``--stall`` is called a hang.
+"""
+
+from __future__ import annotations
+
+from reprokit.core.judge.hangs import hang_causes, ranks, waiting
+from reprokit.core.judge.stacks import location, phases
+from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.stalls import IDLE
+
+UNSURE_WITHOUT_NATIVE_FRAMES = hang_causes.CAUSES_WITH_NATIVE_FRAMES | {"python-loop"}
+"""Causes that look the same in Python's stack as a lock or a loop in native code."""
+
+
+def judge_attached(seen: Observation) -> Verdict | None:
+    """Return the verdict on a process that reprokit did not start; None for any other run."""
+    if not seen.is_attached:
+        return None
+    phase, evidence = location.phase_at_work(seen)
+    cause = ranks.cause_of_collective(seen) or hang_causes.diagnose_hang(seen)
+    if cause.name == "collective" and phase not in phases.COMPILE_PHASES:
+        phase = "collective"
+    evidence += location.motion_evidence(seen)
+    work = location.work_details(seen, phase)
+    what = f"Process {seen.main_pid}"
+
+    def verdict_of(kind: str, name: str, why: str) -> Verdict:
+        return Verdict(
+            kind,
+            phase,
+            name,
+            as_sentence(why),
+            evidence,
+            cause.detail,
+            cause.also,
+            cause.path,
+            work,
+        )
+
+    if not any(dump.threads for dump in seen.dumps) and cause.name == "unknown":
+        why = f"no stack of process {seen.main_pid} could be read, and the kernel shows no cause"
+        return verdict_of("unknown", "unreadable", why)
+    doing = location.doing_in_words(phase, seen, work)
+    if seen.last_progress:
+        why = f"{what} advances, {doing}: {seen.last_progress}"
+        return verdict_of("ok", cause.name, why)
+    stall = waiting.classify_stall(seen)
+    if stall.state == IDLE:
+        return verdict_of("ok", "idle", f"{what} is idle: {stall.detail}")
+    still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s, {doing}"
+    because = f"{cause.name}: {cause.detail}"
+    if cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
+        because += "; native code may be the cause instead, which --native shows"
+    if (seen.quiet_s or 0.0) < seen.quiet_limit_s:
+        more = "it was not observed for long enough to call it a hang"
+        return verdict_of("unknown", cause.name, f"{still}, {because}; {more}")
+    return verdict_of("hang", cause.name, f"{still}, {because}")
+
+
+def _has_native_frames(seen: Observation) -> bool:
+    process = seen.evidence.process_of_pid(seen.main_pid)
+    return process is not None and any(thread.native for thread in process.threads)

@@ -1,0 +1,162 @@
+"""Observe a running process from outside, without stopping it, until it advances or long enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
+from reprokit.core.judge.stacks.main_process import MainProcess
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.process_state import BUSY_SHARE, Evidence
+from reprokit.core.shared.contract import run_names
+from reprokit.host.request.run_request import Request
+from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.system import host_log, interrupts, process_tree
+from reprokit.host.system.progress import OperationStatus
+from reprokit.host.watch.hang_evidence import DUMP_ROUNDS, EvidenceGatherer, HangStacks
+from reprokit.host.watch.journal_tail import JournalFollower
+from reprokit.host.watch.sampler import Sampler
+
+POLL_S = 0.2
+DUMPS_PER_STALL = 6
+"""Stacks are compared this many times in ``--stall``, but at most once a second."""
+
+
+class ProcessObserver:
+    """Observes one process tree. :meth:`look` comes first, and takes about two seconds."""
+
+    def __init__(self, request: Request, run_path: Path) -> None:
+        self._root, self._stall_s = request.attached_pid, request.stall_s
+        self._watch = Sampler(run_path / run_names.SAMPLES_FILE, self._root)
+        follower = JournalFollower(run_path / run_names.JOURNAL_FOLDER, request.line_repeats)
+        self._gatherer = EvidenceGatherer(run_path, self._root, follower, self._watch)
+        self._began, self._started = time.monotonic(), time.time()
+        self._progress, self._missing = "", list[Missing]()
+        self._evidence = Evidence()
+
+    def look(self) -> RunOutcome:
+        """Take three rounds of stacks and of samples, and return what they show."""
+        self._watch.sample_if_due()
+        self._gather()
+        return self._outcome()
+
+    def wait_for_progress(self, show: Callable[[OperationStatus], None] | None) -> RunOutcome:
+        """Observe until the process advances, for ``--stall`` seconds from the start at most.
+
+        An interrupt by the user ends the observation.
+        """
+        left_s = max(self._stall_s - self._elapsed(), 0.0)
+        status = OperationStatus("observing", "nothing moves so far", limit_s=left_s)
+        gap, dumped = max(1.0, self._stall_s / DUMPS_PER_STALL), time.monotonic()
+        with host_log.suppress(KeyboardInterrupt), interrupts.allowed():
+            while not self._progress and self._elapsed() < self._stall_s:
+                time.sleep(POLL_S)
+                if show:
+                    show(status)
+                if not self._is_alive():
+                    break
+                self._check_samples()
+                if time.monotonic() - dumped >= gap:
+                    dumped = time.monotonic()
+                    self._gatherer.dumper.dump_round([self._main().pid])
+                    self._check_stacks()
+        if self._is_alive():
+            self._gather()
+        return self._outcome()
+
+    def add_native_frames(self) -> RunOutcome:
+        """Read the native frames too, which stops the process for about 0.2 s."""
+        self._evidence = self._gatherer.add_native_evidence(self._evidence, self._observation())
+        self._gatherer.write_evidence(self._evidence)
+        return self._outcome()
+
+    def close(self) -> None:
+        """Close the files and release the threads."""
+        self._gatherer.close()
+        self._watch.close()
+
+    def _gather(self) -> None:
+        self._gatherer.gather_quietly(self._main())
+        self._watch.sample_if_due()
+        self._evidence = self._gatherer.make_evidence(self._began)
+        self._gatherer.write_evidence(self._evidence)
+        self._check_samples()
+        self._check_stacks()
+
+    def _check_stacks(self) -> None:
+        """Note a change of the stack of the main process in the last rounds."""
+        seen = recent_dumps.only_recent(self._observation(), DUMP_ROUNDS)
+        phase = location.phase_at_work(seen)[0]
+        if not self._progress and location.has_moved(seen, phase):
+            self._progress = "its stack changed while it was observed"
+
+    def _check_samples(self) -> None:
+        """Note a compiler that works for the process, and work outside of the compiler."""
+        if self._progress or not self._watch.sample_if_due():
+            return
+        main = self._main().pid
+        if working := self._watch.working_children(main):
+            self._progress = f"{working[0]} works for it"
+            return
+        phase = location.phase_at_work(self._observation())[0]
+        if phase in phases.COMPILE_PHASES:
+            return
+        if self._watch.is_transferring():
+            self._progress = "it reads or writes data"
+        elif phase == "eager" and self._watch.requested_cpu_share(main) > BUSY_SHARE:
+            self._progress = "it uses the CPU outside of the compiler"
+
+    def _main(self) -> MainProcess:
+        return main_process.find_by_stacks(self._gatherer.dumper.dumps, self._root)
+
+    def _observation(self) -> Observation:
+        main = self._main()
+        return Observation(
+            dumps=tuple(self._gatherer.dumper.dumps),
+            evidence=self._evidence,
+            main_pid=main.pid,
+            working_tid=main.tid,
+            is_attached=True,
+        )
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _is_alive(self) -> bool:
+        if process_tree.has_ended(self._root):
+            why = "the process ended while it was observed"
+            self._missing = [Missing("stacks", why)]
+            return False
+        return True
+
+    def _outcome(self) -> RunOutcome:
+        stacks: HangStacks = self._gatherer.make_hang_stacks(self._evidence, (), 0)
+        used, rss = 0.0, 0
+        with host_log.suppress(psutil.Error):
+            times = psutil.Process(self._root).cpu_times()
+            used, rss = times.user + times.system, self._watch.samples.peak_rss_bytes
+        problems = [Missing("stacks", problem) for problem in stacks.problems]
+        return RunOutcome(
+            exit_status=None,
+            is_timed_out=True,
+            is_stalled=False,
+            is_interrupted=False,
+            quiet_s=0.0 if self._progress else round(self._elapsed(), 3),
+            last_progress=self._progress,
+            seconds=round(self._elapsed(), 3),
+            cpu_s=round(used, 3),
+            cpu_by_pid={},
+            peak_rss_bytes=rss,
+            started=self._started,
+            ended=time.time(),
+            main_pid=self._root,
+            stacks=stacks,
+            oom_evidence="",
+            last_output=0.0,
+            watch_cpu_s=0.0,
+            missing=(*self._missing, *problems),
+        )

@@ -1,0 +1,83 @@
+"""Describe a running process: its command line, folder, interpreter and environment."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES
+from reprokit.core.redaction.rules import secret_names
+from reprokit.host.system import host_log
+
+INHERITED = frozenset({"PATH", "HOME", "PWD", "SHELL", "TERM", "LANG"})
+
+
+@dataclass(frozen=True)
+class RunningProgram:
+    """A process, as proc(5) shows it."""
+
+    pid: int
+    argv: tuple[str, ...]
+    """Its command line; empty for a process that has changed it, or that has ended."""
+    cwd: str
+    """Empty if this user may not read it."""
+    python: str
+    """The path of its interpreter; empty if this user may not read it."""
+    variables: dict[str, str]
+    """Its environment; empty if this user may not read it."""
+
+    @property
+    def command_again(self) -> str:
+        """The command line that runs it again under ``reprokit capture``."""
+        kept = {
+            name: value
+            for name, value in sorted(self.variables.items())
+            if ALLOWED_VARIABLES.fullmatch(name)
+            and not secret_names.is_secret(name)
+            and name not in INHERITED
+            and os.environ.get(name) != value
+        }
+        parts = [f"{name}={shlex.quote(value)}" for name, value in kept.items()]
+        command = shlex.join(["reprokit", "capture", "--", *self.argv])
+        folder = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
+        return folder + " ".join([*parts, command])
+
+
+def describe_process(pid: int) -> RunningProgram:
+    """Read the description of a process. What cannot be read is empty."""
+    argv = tuple(_words(f"/proc/{pid}/cmdline"))
+    variables = dict(word.split("=", 1) for word in _words(f"/proc/{pid}/environ") if "=" in word)
+    cwd = _link(f"/proc/{pid}/cwd")
+    return RunningProgram(pid, argv, cwd, _interpreter(pid, argv, cwd, variables), variables)
+
+
+def _interpreter(pid: int, argv: tuple[str, ...], cwd: str, variables: dict[str, str]) -> str:
+    """Return the interpreter as the process was started with it.
+
+    ``/proc/PID/exe`` is the file behind all links, which does not know its virtual environment.
+    """
+    real = _link(f"/proc/{pid}/exe")
+    if not real or not argv:
+        return real
+    named = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=variables.get("PATH")) or ""
+    path = Path(cwd or "/", named)
+    with host_log.suppress(OSError):
+        if named and path.resolve() == Path(real).resolve():
+            return str(path)
+    return real
+
+
+def _words(path: str) -> list[str]:
+    with host_log.suppress(OSError):
+        text = Path(path).read_bytes().decode("utf-8", "surrogateescape")
+        return text.rstrip("\0").split("\0") if text else []
+    return []
+
+
+def _link(path: str) -> str:
+    with host_log.suppress(OSError):
+        return os.readlink(path)
+    return ""

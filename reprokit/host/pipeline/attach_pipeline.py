@@ -1,0 +1,189 @@
+"""Attach to a running process: observe it, judge it, and write a pack."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from reprokit.core.records.finding import Verdict
+from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.serialize import to_json
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.attach import access, running_program
+from reprokit.host.attach.observe import ProcessObserver
+from reprokit.host.attach.running_program import RunningProgram
+from reprokit.host.pipeline import pipeline, run_steps
+from reprokit.host.pipeline.capture_result import CaptureResult
+from reprokit.host.pipeline.state import Callbacks, State, StudyTools
+from reprokit.host.pipeline.step_runner import follow_steps, judge_state
+from reprokit.host.request import run_request
+from reprokit.host.request.run_request import Request
+from reprokit.host.request.target import Target
+from reprokit.host.run import run_directory
+from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.system import files, host_log, interrupts, process_tree
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class AttachOptions:
+    """What the user asks of an attachment."""
+
+    stall_s: float = 30.0
+    """No progress for this long, from the start of the observation, is a hang."""
+    has_native_frames: bool = False
+    """Read native frames too, which stops the process for about 0.2 s."""
+    ends_process: bool = False
+    """End the process after its pack is written."""
+    grace_s: float = 10.0
+    """Seconds between SIGTERM and SIGKILL for a process that is to end."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The result of an attachment."""
+
+    captured: CaptureResult
+    program: RunningProgram
+    first_answer_s: float
+    """Seconds from the start of reprokit to its first answer."""
+    has_ended_it: bool = False
+
+
+def attach_to_process(
+    pid: int,
+    output: Path | None,
+    options: AttachOptions,
+    callbacks: Callbacks,
+) -> Attached:
+    """Observe the process ``pid`` and its descendants, and write a pack.
+
+    Raises:
+        BadInput: the process cannot be observed at all, or the pack cannot be written.
+    """
+    program = running_program.describe_process(pid)
+    why_no_stacks = access.check_access(pid)
+    request = Request(
+        Target("command", command=program.argv or (f"process-{pid}",)),
+        python=program.python or Request.python,
+        deadline_s=None,
+        stall_s=options.stall_s,
+        minimizes=False,
+        ablation_steps="none",
+        compares=False,
+        escalate=False,
+        attached_pid=pid,
+    )
+    with interrupts.deferred():
+        run_dir = _create_directory(output, request.target.label, program)
+        try:
+            with host_log.log_to(run_dir.path):
+                state = State(
+                    request, run_dir, callbacks, StudyTools(), may_run=False, may_study=False
+                )
+                if why_no_stacks:
+                    callbacks.say(why_no_stacks)
+                    state = state.with_missing("stacks", why_no_stacks)
+                state, first_answer_s = _observe(state, program, options)
+                captured = pipeline.capture_result_of(follow_steps(state, pipeline.STEPS))
+                ended = options.ends_process and _end_process(pid, options.grace_s, callbacks.say)
+                return Attached(captured, program, first_answer_s, ended)
+        finally:
+            run_dir.release_lock()
+
+
+def _create_directory(
+    output: Path | None, label: str, program: RunningProgram
+) -> run_directory.RunDir:
+    """Create the run directory, outside of the working directory of the process unless the user
+    names it.
+    """
+    here, folder = os.getcwd(), Path(program.cwd or "/nonexistent")
+    if output is None and (folder == Path(here) or folder in Path(here).parents):
+        name = f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        output = Path(tempfile.gettempdir()) / f"reprokit-out-{os.getuid()}" / name
+    return run_directory.create_run_directory(output, label)
+
+
+def _observe(state: State, program: RunningProgram, options: AttachOptions) -> tuple[State, float]:
+    """Observe the process, report the first answer, and observe further while nothing moves.
+
+    Return the state, and the seconds from the start of reprokit to the first answer.
+    """
+    fields = {
+        **run_request.request_to_json(state.request),
+        "argv": list(program.argv) or [str(program.pid)],
+        "started": time.time(),
+        "main_pid": program.pid,
+    }
+    files.write_json(state.run_path / run_names.RUN_FILE, fields)
+    count = len(process_tree.family_of(program.pid))
+    state.callbacks.say(
+        f"reading the stacks of process {program.pid} and {count - 1} below it from outside, three"
+        " times; nothing is stopped, signalled or written there; the files are in"
+        f" {state.run_path}"
+    )
+    with contextlib.closing(ProcessObserver(state.request, state.run_path)) as observer:
+        outcome = observer.look()
+        first = _judge(state, outcome)
+        first_answer_s = round(time.time() - psutil.Process().create_time(), 2)
+        for line in _first_answer(first, outcome.seconds):
+            state.callbacks.say(line)
+        if first.kind == "unknown" and outcome.seconds < options.stall_s:
+            state.callbacks.say(
+                f"observing it until it advances, or for {options.stall_s:g} s (Ctrl-C ends this)"
+            )
+            outcome = observer.wait_for_progress(state.callbacks.show_status)
+        if options.has_native_frames:
+            outcome = observer.add_native_frames()
+    ending = {
+        f.name: to_json(getattr(outcome, f.name))
+        for f in dataclasses.fields(outcome)
+        if f.name != "stacks"
+    }
+    with host_log.suppress(OSError):
+        files.write_json(state.run_path / run_names.RUN_FILE, {**fields, **ending})
+    return run_steps.state_after_run(state, outcome), first_answer_s
+
+
+def _judge(state: State, outcome: RunOutcome) -> Verdict:
+    state = run_steps.read_evidence(run_steps.state_after_run(state, outcome))
+    return judge_state(state).verdict
+
+
+def _first_answer(verdict: Verdict, seconds: float) -> Iterator[str]:
+    yield f"after {seconds:.1f} s: {verdict.reason}"
+    for row in verdict.path[:6]:
+        yield f"    {row}"
+
+
+def _end_process(pid: int, grace_s: float, say: Callable[[str], None]) -> bool:
+    """Send SIGTERM to the process, and after ``grace_s`` SIGKILL to it and all below it. Return
+    whether it has ended.
+    """
+    family = process_tree.family_of(pid)
+    say(f"sending SIGTERM to process {pid}; after {grace_s:g} s it is killed")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return True
+    except OSError as problem:
+        raise BadInput(f"process {pid} cannot be ended: {problem.strerror}") from problem
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline and not process_tree.has_ended(pid):
+        time.sleep(POLL_S)
+    for process in family:
+        with host_log.suppress(psutil.Error):
+            process.kill()
+    time.sleep(POLL_S)
+    return process_tree.has_ended(pid)

@@ -1,0 +1,69 @@
+"""List the parts of the evidence that a run could not record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reprokit.core.records.observation import Missing
+from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.events import (
+    AgentProblem,
+    KernelWritten,
+    ModelSplit,
+    SimulationGapMet,
+)
+from reprokit.host.request.run_request import Request
+from reprokit.host.run.observation_reader import Journals
+from reprokit.host.system import files
+
+
+def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
+    """Return the parts of the evidence that the instrumentation could not record."""
+    missing = [
+        Missing(e.records or f"hook {e.hook}", e.problem)
+        for e in journals.events_of_type(AgentProblem)
+    ]
+    missing += [
+        Missing(f"kernel {e.name}", f"its program could not be written: {e.problem}")
+        for e in journals.events_of_type(KernelWritten)
+        if e.problem
+    ]
+    missing += [
+        Missing(
+            f"simulation of {symbol}",
+            "it calls the CUDA driver and is not simulated, so the call was refused",
+        )
+        for symbol in dict.fromkeys(e.symbol for e in journals.events_of_type(SimulationGapMet))
+    ]
+    split = journals.last_event_of_type(ModelSplit)
+    if split.left_out:
+        missing.append(
+            Missing(
+                "tensor parallel",
+                f"not split, because there is no rule: {', '.join(split.left_out[:8])}",
+            )
+        )
+    if split.is_split is False:
+        why = "nothing was split: the model has no tp_plan, and none of its parameters is a DTensor"
+        missing.append(Missing("tensor parallel", why))
+    if journals.bad_lines:
+        missing.append(
+            Missing(
+                "journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"
+            )
+        )
+    dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
+    if dropped:
+        missing.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
+    if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
+        missing.append(Missing("instrumentation", cuts.cut_head(text, 500)))
+    if request.attached_pid:
+        why = "reprokit did not start the process, so nothing recorded its graphs and phases"
+        missing.append(Missing("journal", why))
+    elif not journals.by_pid:
+        why = "no process imported torch with the instrumentation on its path"
+        if request.target.kind == "command":
+            why += "; python -I, python -E and a cleared environment remove it"
+        missing.append(Missing("journal", why))
+    return missing

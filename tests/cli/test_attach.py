@@ -1,0 +1,301 @@
+"""``reprokit attach`` reads a process that was started without reprokit, and leaves it as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from reprokit.host.attach import access, find_process, running_program
+from tests.support.environments import clean_environ
+from tests.support.processes import wait_until
+from tests.support.reprokit_calls import CallResult, reprokit
+
+from ..hangs.kinds import EXPECTED
+
+KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
+RANKS = (
+    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
+    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
+)
+IDLE = "import time\nprint('ready', flush=True)\ntime.sleep(1000)\n"
+BUSY = "print('ready', flush=True)\nx = 0\nwhile True:\n    x = hash(x) + 1\n"
+
+
+@contextlib.contextmanager
+def program(*words: str, cwd: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program of Python that prints ``ready``; it is killed at the end."""
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=cwd,
+        env=clean_environ(HANGS_MARK=mark, **variables),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        for other in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if other.environ().get("HANGS_MARK") == mark:
+                    other.kill()
+        process.wait()
+
+
+def wait_for_line(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    assert any(read.strip() == line for read in process.stdout), "it ended without the line"
+
+
+def attach(process: subprocess.Popen[str], folder: Path, *words: str) -> CallResult:
+    return reprokit(
+        "attach", str(process.pid), "--json", "--output-dir", folder / "out", *words, cwd=folder
+    )
+
+
+def state_of(pid: int) -> tuple[Any, ...]:
+    """Return what an observer could change: signals, descriptors, mappings of files, threads."""
+    proc = Path(f"/proc/{pid}")
+    signals = [
+        line
+        for line in (proc / "status").read_text().splitlines()
+        if re.match("Sig(Pnd|Blk|Ign|Cgt)", line)
+    ]
+    files = sorted(os.readlink(link) for link in (proc / "fd").iterdir())
+    mapped = {line.split()[-1] for line in (proc / "maps").read_text().splitlines() if "/" in line}
+    return signals, files, mapped, len(list((proc / "task").iterdir()))
+
+
+def test_an_idle_process_is_not_a_hang(tmp_path: Path) -> None:
+    """The verdict is there at once, nothing of the process changes, and its folder stays empty."""
+    work = tmp_path / "work"
+    work.mkdir()
+    with program("-c", IDLE, cwd=work) as process:
+        wait_for_line(process, "ready")
+        before = state_of(process.pid)
+        done = attach(process, tmp_path)
+        assert state_of(process.pid) == before and process.poll() is None
+    assert done.status == 0, done.out + done.err
+    assert (done.kind, done.json["verdict"]["cause"]) == ("ok", "idle"), done.out
+    assert not list(work.iterdir())
+    told = done.json["process"]
+    assert told["argv"] == [sys.executable, "-c", IDLE] and told["cwd"] == str(work)
+    assert told["python"] == sys.executable and not told["has_ended"]
+    assert told["capture"].startswith(f"cd {work} && ")
+    assert f"reprokit capture -- {sys.executable} -c" in told["capture"]
+    with tarfile.open(done.json["pack"]) as pack:
+        assert any(name.endswith("observation.json") for name in pack.getnames())
+    again = reprokit("pack", "--json", done.run_dir)
+    assert again.json["verdict"] == done.json["verdict"]
+    assert again.json["signature"] == done.json["signature"]
+
+
+def test_a_working_process_advances_and_is_ended_on_request(tmp_path: Path) -> None:
+    """A process that computes outside of the compiler is no hang; --then end ends it."""
+    with program("-c", BUSY, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--then", "end", "--stall", "20")
+        assert process.wait(10) == -signal.SIGTERM
+    assert (done.status, done.kind) == (0, "ok"), done.out
+    assert "advances" in done.json["verdict"]["reason"]
+    assert done.json["process"]["has_ended"]
+
+
+def test_the_text_says_first_what_is_done(tmp_path: Path) -> None:
+    """The first line says what is read; the last lines name the command from the start."""
+    with program("-c", IDLE, "--token=hunter2secret", cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = reprokit("attach", str(process.pid), "--output-dir", tmp_path / "out")
+    first = done.err.splitlines()[0]
+    assert f"reading the stacks of process {process.pid} and 0 below it from outside" in first
+    assert "nothing is stopped, signalled or written there" in first
+    assert "is idle" in done.out and "\ncapture    " in done.out
+    (pack,) = (tmp_path / "out").glob("*.tar.gz")
+    with tarfile.open(pack) as packed:
+        for member in packed.getmembers():
+            file = packed.extractfile(member)
+            assert file is None or b"hunter2secret" not in file.read(), member.name
+
+
+def test_the_default_folder_is_not_that_of_the_process(tmp_path: Path) -> None:
+    """Without --output-dir, the pack is outside of the working directory of the process."""
+    with program("-c", IDLE, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = reprokit("attach", str(process.pid), "--json", cwd=tmp_path)
+    assert done.status == 0 and not list(tmp_path.iterdir())
+    assert tmp_path not in done.run_dir.parents
+    shutil.rmtree(done.run_dir.parent)
+
+
+def test_a_process_is_found_by_its_command_line(tmp_path: Path) -> None:
+    """--match finds the outermost process; none and several are refused with what to do."""
+    name = f"name-{uuid.uuid4().hex}"
+    none = reprokit("attach", "--match", name)
+    assert none.status == 2 and "there is no process whose command line contains" in none.err
+    launcher = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    with program("-c", launcher, IDLE, name, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert find_process.find_by_name(name) == process.pid
+        with program("-c", IDLE, name, cwd=tmp_path) as other:
+            wait_for_line(other, "ready")
+            two = reprokit("attach", "--match", name)
+            assert two.status == 2 and "there are 2 processes" in two.err
+            assert str(process.pid) in two.err and str(other.pid) in two.err
+
+
+def test_a_process_is_found_by_its_slurm_job(tmp_path: Path) -> None:
+    """A launcher and its child belong to one job; the launcher is chosen."""
+    job = str(uuid.uuid4().int)
+    launcher = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    with program("-c", launcher, IDLE, cwd=tmp_path, SLURM_JOB_ID=job) as process:
+        wait_for_line(process, "ready")
+        assert find_process.find_by_slurm_job(job) == process.pid
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "name one process: a PID, --match NAME or --slurm-job ID"),
+        (("4194303",), "there is no process 4194303"),
+        (("4242", "--match", "x"), "name one process"),
+        (("1",), "1 is not in the range"),
+        ((str(os.getpid()),), "is reprokit itself or started it"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(words: tuple[str, ...], says: str) -> None:
+    """Each refusal says what was wrong."""
+    done = reprokit("attach", *words)
+    assert done.status == 2 and says in done.err, done.err
+
+
+def test_a_process_without_python_is_refused(tmp_path: Path) -> None:
+    """A shell that sleeps has no Python stack to read."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        done = reprokit("attach", str(process.pid), "--output-dir", tmp_path)
+        process.kill()
+    assert done.status == 2 and "runs Python" in done.err, done.err
+
+
+def test_a_process_that_has_ended_is_refused() -> None:
+    """A zombie has no stack either."""
+    with subprocess.Popen(["true"]) as process:
+        wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
+        done = reprokit("attach", str(process.pid))
+    assert done.status == 2 and "has ended" in done.err, done.err
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+def test_without_the_right_to_read_memory_the_kernel_answers(tmp_path: Path) -> None:
+    """Without SYS_PTRACE the stacks are missing, with the option that permits them, and the pack
+    has what can be read without it.
+    """
+    with program("-c", IDLE, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        command = ["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"]
+        command += [sys.executable, "-m", "reprokit", "attach", str(process.pid), "--stall", "3"]
+        done = subprocess.run(
+            [*command, "--output-dir", str(tmp_path / "out")],
+            capture_output=True,
+            text=True,
+            env=clean_environ(),
+            check=False,
+        )
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    assert "--cap-add=SYS_PTRACE" in done.stderr, done.stderr
+    assert "stacks" in done.stdout and "pack" in done.stdout
+
+
+def test_each_missing_right_has_its_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A different user, a container and each scope of Yama are told apart."""
+    pid = os.getpid()
+
+    def advice(uid: int, owner: int, has_capability: bool, scope: str) -> str:
+        monkeypatch.setattr(os, "geteuid", lambda: uid)
+        monkeypatch.setattr(access, "_owner", lambda pid: owner)
+        monkeypatch.setattr(access, "_has_ptrace_capability", lambda: has_capability)
+        monkeypatch.setattr(access.blocked_on, "read_proc_file", lambda path: scope)
+        return access._advice(pid)
+
+    assert "run reprokit as that user, or with sudo" in advice(1000, 1001, False, "0")
+    assert "--cap-add=SYS_PTRACE" in advice(0, 1000, False, "0")
+    assert "sysctl kernel.yama.ptrace_scope=0" in advice(1000, 1000, False, "1\n")
+    assert "only a restart" in advice(1000, 1000, False, "3\n")
+    assert "security module" in advice(1000, 1000, False, "")
+
+
+def test_a_free_threaded_build_is_named(tmp_path: Path) -> None:
+    """py-spy cannot read it; the name of its library shows it."""
+    library = tmp_path / "libpython3.14t.so.1.0"
+    library.write_bytes(b"\0" * 4096)
+    text = (
+        "import mmap, time\nfile = open('libpython3.14t.so.1.0', 'r+b')\n"
+        "mapped = mmap.mmap(file.fileno(), 0)\nprint('ready', flush=True)\ntime.sleep(1000)\n"
+    )
+    with program("-c", text, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert "free-threaded build" in access.check_access(process.pid)
+
+
+def test_the_command_again_has_only_allowed_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings of torch are kept, a secret is not, nor is what is the same here."""
+    monkeypatch.setenv("TORCH_LOGS", "same")
+    variables = {
+        "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+        "HF_TOKEN": "hf_secret",
+        "TORCH_LOGS": "same",
+    }
+    with program("-c", IDLE, cwd=tmp_path, **variables) as process:
+        wait_for_line(process, "ready")
+        again = running_program.describe_process(process.pid).command_again
+    assert "TORCHINDUCTOR_MAX_AUTOTUNE=1 " in again.partition(" reprokit capture -- ")[0] + " "
+    assert "secret" not in again and "TORCH_LOGS" not in again
+
+
+def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
+    """Attach to a program that hangs on purpose, until it is in the phase of its hang."""
+    variables, words = {}, [str(KINDS), kind]
+    if kind.startswith("gloo_"):
+        port = str(20_000 + os.getpid() % 20_000)
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+        words = ["-c", RANKS, sys.executable, *words]
+    with program(*words, cwd=folder, **variables) as process:
+        for _ in range(20):
+            time.sleep(6)
+            done = attach(process, folder, "--stall", "6")
+            if done.kind == "hang":
+                break
+        return done, process.poll() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", ["deadlock", "pipe", "filelock", "in_thread", "worker_sleep", "cxx_sleep", "gloo_eager"]
+)
+def test_a_plain_process_gets_the_cause_and_the_phase(kind: str, tmp_path: Path) -> None:
+    """The process runs without reprokit, and goes on after the attachment."""
+    done, is_alive = attach_to_kind(kind, tmp_path)
+    causes, phases = EXPECTED[kind]
+    verdict = done.json["verdict"]
+    assert (done.status, verdict["kind"]) == (1, "hang"), done.out
+    assert verdict["cause"] in causes and verdict["phase"] in phases, verdict
+    assert is_alive
+    if kind == "gloo_eager":
+        assert any("rank 0" in row for row in verdict["path"]), verdict
