@@ -58,6 +58,10 @@ x, net = torch.randn(3, 4), Net()
 for entry in entry_programs.ENTRIES:
     assert torch.equal(enter_compiler.enter_compiler(net, entry, {})(x), net(x)), entry
 print("eager")
+try:
+    torch.export.export(net, ())
+except TypeError as missing:
+    print(missing)
 """
 EXPORTED = """
 import torch
@@ -79,6 +83,17 @@ program = torch.export.export(Net().eval(), inputs, dynamic_shapes=({0: torch.ex
 package = torch._inductor.aoti_compile_and_package(program)
 torch._inductor.aoti_load_package(package)(*inputs)
 """
+WRONG = """
+import torch
+
+def function(x):
+    y = torch.sin(x)
+    return (y + 1).cos(), torch.amin(x, -1)
+
+def make():
+    x = torch.arange(100, 164, dtype=torch.uint8).reshape(4, 16)
+    return {"model": function, "calls": [((x,), {})], "entry": "aotinductor"}
+"""
 FACTORY = """
 import torch
 
@@ -92,7 +107,7 @@ def make(entry="{entry}"):
 
 def test_each_entry_gives_the_results_of_eager() -> None:
     """Models and functions run under each entry, with several shapes and keyword arguments; a
-    program without the compiler runs with the same entries.
+    program without the compiler runs with the same entries, and exports with the same arguments.
     """
     done = subprocess.run(
         [sys.executable, "-c", ALL_ENTRIES],
@@ -115,6 +130,7 @@ def test_each_entry_gives_the_results_of_eager() -> None:
         "the entry export takes no mode",
         "the entry standalone_compile takes no backend",
         "eager",
+        "missing a required argument: 'x'",
     ]
 
 
@@ -166,3 +182,29 @@ def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path:
     assert steps["AOTInductor"] == "same" and steps['backend="inductor"'] == "same"
     assert steps['backend="aot_eager"'] == "passes"
     assert answer["ablation"]["sentence"].endswith("; it fails with AOTInductor too.")
+
+
+@pytest.mark.slow
+def test_a_wrong_result_of_aotinductor_has_a_repro_that_exports(write: Any, tmp_path: Path) -> None:
+    """A factory for AOTInductor gives a wrong minimum, as torch.compile does. The wrong lowering is
+    named, the reduction ends within its budget, and the proved repro asserts on what the package
+    returns.
+    """
+    answer = reprokit(
+        "capture",
+        f"{write('wrong_minimum.py', WRONG)}:make",
+        "--compare",
+        "--json",
+        "--output-dir",
+        tmp_path / "out",
+        env=clean_environ(REPROKIT_MINIMIZE="1", REPROKIT_ABLATE="1"),
+        timeout_s=900,
+    ).json
+    assert answer["verdict"]["kind"] == "wrong-result" and answer["repro"], answer
+    assert answer["verdict"]["work"] == {"op": "amin"}, answer["verdict"]
+    assert answer["minimized"]["is_complete"] and answer["minimized"]["level"] == "export"
+    repro = Path(answer["repro"]).read_text()
+    assert "return torch.amin(" in repro and "sin" not in repro
+    assert "exported = torch.export.export(module, (x,))" in repro
+    assert "compiled = torch._inductor.aoti_load_package(" in repro and "eager = module(x)" in repro
+    assert "torch.testing.assert_close(compiled, eager" in repro, repro

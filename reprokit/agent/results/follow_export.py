@@ -29,9 +29,10 @@ class ExportFollower:
 
         @functools.wraps(real)
         def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
-            # importing torch._inductor takes a second, and only few programs need it
-            self._replace_package()
             program = real(mod, *args, **kwargs)
+            # importing torch._inductor takes a second, and only few programs need it; ``real`` may
+            # replace the functions of AOTInductor itself
+            self._replace_package()
             self._models[id(program)] = program, mod
             return program
 

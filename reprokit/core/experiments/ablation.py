@@ -109,6 +109,17 @@ def own_variants(seen: Observation) -> tuple[CompileVariant, ...]:
     return own + tuple(variant for variant in ENTRIES if variant.part == seen.entry)
 
 
+def faster_overrides(seen: Observation, part: str) -> Mapping[str, Any]:
+    """Return the overrides with which a program whose failure begins in ``part`` compiles faster.
+
+    A program that exports its model enters through torch.compile, if Inductor has the failure
+    there too. AOTInductor takes several times longer, and has no fallback for many operators, so
+    that it cannot skip their lowerings.
+    """
+    is_exported = seen.entry in entry_programs.WITHOUT_DYNAMO
+    return INDUCTOR.overrides if is_exported and part == INDUCTOR.part else {}
+
+
 @dataclass(frozen=True)
 class AblationStep:
     """The result of one ablation step."""

@@ -8,6 +8,8 @@ without the compiler, so it imports nothing of reprokit.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import runpy
 import sys
 import types
@@ -65,6 +67,9 @@ def replace_entries(torch: Any, enter: Callable[[Any, dict[str, Any]], Any]) -> 
     def export(model: Any, args: Any = (), kwargs: Any = None, **_: Any) -> PlainProgram:
         if not packages_replaced:
             replace_aotinductor()
+        with contextlib.suppress(ValueError):  # a function in C has no signature
+            # torch.export raises a TypeError too if an argument of the model is missing
+            inspect.signature(getattr(model, "forward", model)).bind(*args, **(kwargs or {}))
         return PlainProgram(enter(model, {}), args, kwargs)
 
     torch.compile = compile  # torch.nn.Module.compile calls it

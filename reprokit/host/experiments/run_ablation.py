@@ -14,6 +14,7 @@ from reprokit.core.experiments.ablation import (
     Ablation,
     AblationStep,
     CompileVariant,
+    faster_overrides,
     own_variants,
     read_ablation,
 )
@@ -129,15 +130,21 @@ class AblationRunner:
         deletion.delete_path(self._server.folder / RESULTS_FOLDER, inside=self._server.folder)
 
     def find_application(
-        self, subsystem: str, show: Show = lambda status: None, without: Sequence[str] = ()
+        self,
+        subsystem: str,
+        show: Show = lambda status: None,
+        without: Sequence[str] = (),
+        overrides: Mapping[str, Any] | None = None,
     ) -> str:
         """Return the application of ``subsystem`` with which the failure begins; empty for none.
 
         A subsystem is, for example, ``lowerings`` or ``post_grad_passes``. The search uses the
-        hooks of PyTorch's CompilerBisector. The subsystems in ``without`` are off.
+        hooks of PyTorch's CompilerBisector. The subsystems in ``without`` are off, and every run
+        has the ``overrides``.
         """
         show(OperationStatus(LOCATING, f"whether it is one of the {subsystem}"))
-        options = {"subsystem": subsystem, "without": list(without)}
+        bisect = {"subsystem": subsystem, "without": list(without)}
+        options = {**(overrides or {}), "bisect": bisect}
         count, _ = self._bisected(options, None)
         if not count or self._answer_at(options, 0) != same_failure.PASSES:
             return ""
@@ -155,14 +162,13 @@ class AblationRunner:
                 low = middle
         return self._bisected(options, high)[1] if high - low == 1 else ""
 
-    def _answer_at(self, options: Mapping[str, object], most: int) -> str:
-        variant = CompileVariant("", "", {"bisect": {**options, "most": most}})
-        return self.run_variant(variant).answer
+    def _answer_at(self, options: Mapping[str, Any], most: int) -> str:
+        return self.run_variant(CompileVariant("", "", _applying(options, most))).answer
 
-    def _bisected(self, options: Mapping[str, object], most: int | None) -> tuple[int, str]:
+    def _bisected(self, options: Mapping[str, Any], most: int | None) -> tuple[int, str]:
         """Return the number of applications of the subsystem, and the name of number ``most``."""
         role = "compiled" if self._limits.compares else ""
-        events = self._events_of(Bisected, role, {"bisect": {**options, "most": most}})
+        events = self._events_of(Bisected, role, _applying(options, most))
         name = next((e.info for e in events if e.n == most), "")
         return max((e.n for e in events), default=0), name
 
@@ -218,6 +224,11 @@ class AblationRunner:
             deletion.delete_path(folder, inside=self._server.folder)
 
 
+def _applying(options: Mapping[str, Any], most: int | None) -> dict[str, Any]:
+    """Return overrides under which the first ``most`` applications of a subsystem run."""
+    return {**options, "bisect": {**options["bisect"], "most": most}}
+
+
 def describe_blamed(subsystem: str, name: str) -> str:
     """Return a clause that names the application to which the bisector points."""
     return f"it disappears without the {APPLICATIONS.get(subsystem, subsystem)} `{name}`"
@@ -246,10 +257,10 @@ def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> 
     ablation = runner.run_variants(_own_first(seen, VARIANTS), show)
     if ablation.own:
         return ablation
+    part = ablation.first_failing.part if ablation.first_failing else ""
+    overrides = faster_overrides(seen, part)
     with host_log.suppress(ServerLost):
-        for subsystem in SUBSYSTEMS.get(
-            ablation.first_failing.part if ablation.first_failing else "", ()
-        ):
-            if name := runner.find_application(subsystem, show):
+        for subsystem in SUBSYSTEMS.get(part, ()):
+            if name := runner.find_application(subsystem, show, overrides=overrides):
                 return dataclasses.replace(ablation, blamed=describe_blamed(subsystem, name))
     return ablation

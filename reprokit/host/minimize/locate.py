@@ -10,7 +10,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from reprokit.core.experiments.ablation import EAGER, VARIANTS, Ablation, own_variants
+from reprokit.core.experiments.ablation import (
+    EAGER,
+    VARIANTS,
+    Ablation,
+    faster_overrides,
+    own_variants,
+)
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
@@ -92,7 +98,7 @@ def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
     """
     part = seen.first_rung
     variant = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
-    backend = dict(variant.overrides) if variant is not None and variant is not EAGER else {}
+    backend = dict(variant.overrides if variant is not None else faster_overrides(seen, part))
     if seen.departs and seen.departs_in:
         only = {"subsystem": seen.departs_in, "only": seen.departs}
         others = [name for name in SUBSYSTEMS.get(part, ()) if name != seen.departs_in]
@@ -179,11 +185,14 @@ class LocationCheck:
 
 
 def _first_backend(runner: AblationRunner, seen: Observation) -> Ablation:
-    """Return the ablation up to the first backend that shows the failure."""
+    """Return the ablation up to the first backend that shows the failure.
+
+    The program's own entry, which runs first, shows it too.
+    """
     ablation = Ablation()
     for variant in (*own_variants(seen), *BACKENDS):
         ablation = Ablation((*ablation.steps, *runner.run_variants((variant,)).steps))
-        if ablation.first_failing is not None:
+        if ablation.first_failing in BACKENDS:
             break
     return ablation
 
@@ -200,10 +209,11 @@ def _inside(
     if not part:
         return seen
     operator, subsystem = "", ""
-    subsystems = SUBSYSTEMS.get(part, ())
+    subsystems, overrides = SUBSYSTEMS.get(part, ()), faster_overrides(seen, part)
     with host_log.suppress(ServerLost):  # then only the part is known
         for name, without in _searches(subsystems):
-            if operator := plain_operator(runner.find_application(name, show, without)):
+            found = runner.find_application(name, show, without, overrides)
+            if operator := plain_operator(found):
                 subsystem = name
                 break
     return dataclasses.replace(
