@@ -45,7 +45,8 @@ def _why_unreadable(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/mem", "rb"):  # needs the same right as py-spy
             return ""
-    except OSError:
+    except OSError as problem:
+        host_log.log_ignored(problem)
         return _advice(pid)
 
 
@@ -94,10 +95,11 @@ def _why_unsupported(pid: int) -> str:
 def _can_read_link(pid: int) -> bool:
     try:
         os.readlink(f"/proc/{pid}/exe")
-    except PermissionError:
+    except PermissionError as problem:
+        host_log.log_ignored(problem)
         return False
-    except OSError:
-        return True  # a thread of the kernel, or it has ended
+    except OSError as problem:
+        host_log.log_ignored(problem)  # a thread of the kernel, or it has ended
     return True
 
 

@@ -175,9 +175,9 @@ def _end_process(pid: int, grace_s: float, say: Callable[[str], None]) -> bool:
     say(f"sending SIGTERM to process {pid}; after {grace_s:g} s it is killed")
     try:
         os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return True
     except OSError as problem:
+        if process_tree.has_ended(pid):
+            return True
         raise BadInput(f"process {pid} cannot be ended: {problem.strerror}") from problem
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and not process_tree.has_ended(pid):
