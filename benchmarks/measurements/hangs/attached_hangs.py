@@ -1,5 +1,4 @@
-"""Measure whether hangs get the right cause and phase from outside, in processes that were started
-plainly.
+"""Measure whether hangs of plain processes get the right cause and phase from outside.
 
 python -m benchmarks run attached_hangs [--only KIND ...] [--warm-up 20] [--stall 4] [--native]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ...core.shared import cuts
@@ -141,15 +141,16 @@ def describe_settings(
     return settings
 
 
-def note_configs(modules: Sequence[str] = CONFIGS) -> None:
+def note_configs(modules: Sequence[str] = CONFIGS, left_out: Collection[str] = frozenset()) -> None:
     """Note the configuration that is not torch's default.
 
     The caller runs it at the start of a compile, before Dynamo patches the configuration. A
     configuration that differs from that of the last compile in this process is journaled.
-    ``modules`` are those that this compile does not patch before.
+    ``modules`` are those that this compile does not patch before, and ``left_out`` are keys that it
+    patches.
     """
     global _config_values, _configs
-    changed = changed_configs(modules)
+    changed = [config for config in changed_configs(modules) if config.key not in left_out]
     texts = config_texts(changed)
     if _journaled.get(os.getpid()) != texts:
         _journaled[os.getpid()] = texts

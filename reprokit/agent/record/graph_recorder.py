@@ -40,6 +40,7 @@ def record_graph(
     compiler_fn: Callable[..., Any] | None = None,
     entry: str = "",
     options: Mapping[str, Any] | None = None,
+    has_values: bool = True,
 ) -> int | None:
     """Write a graph to the folder ``graphs/<n>/``, journal it, and return n, or None if the graph
     was not written.
@@ -49,7 +50,7 @@ def record_graph(
     definitions of the user's own operators and kernels.
     ``values.private`` describes the values of its inputs. ``example_inputs`` are the inputs in
     order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
-    of a compile that Dynamo did not start.
+    of a compile that Dynamo did not start. Without ``has_values`` only metadata is read.
     """
     global _recorded
     nodes = len(gm.graph.nodes)
@@ -71,7 +72,9 @@ def record_graph(
                 "undefined": definitions.undefined,
             }
             private = (
-                input_values.describe_input_values(gm, example_inputs) if level != "aten" else {}
+                input_values.describe_input_values(gm, example_inputs)
+                if level != "aten" and has_values
+                else {}
             )
             facts: dict[str, object] = {
                 "level": level,

@@ -61,6 +61,14 @@ def write_event(event: Event) -> None:
         _dropped += 1
 
 
+def close_journal() -> None:
+    """Close the file of the journal; the next event opens it again."""
+    global _fd
+    if _fd is not None:
+        os.close(_fd)
+    _fd = None
+
+
 def write_now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> None:
     """Overwrite the record of what this process is doing now.
 

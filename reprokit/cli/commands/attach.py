@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprokit.cli.shared import option_types, out, terminal
+from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
@@ -46,6 +47,22 @@ if TYPE_CHECKING:
     help="Read native frames too, which stops the process for about 0.2 s.",
 )
 @shared.option(
+    "--graphs",
+    is_flag=True,
+    help=(
+        "Record the graphs that the process compiles, and minimize them. This runs code inside the"
+        " process, so it asks first."
+    ),
+)
+@shared.option(
+    "--budget",
+    type=option_types.SECONDS,
+    default="5m",
+    show_default=True,
+    help="With --graphs: time for the minimization without its proof.",
+)
+@shared.option("--yes", is_flag=True, help="With --graphs: run the code without asking.")
+@shared.option(
     "--then",
     type=click.Choice(["continue", "end"]),
     default="continue",
@@ -69,6 +86,9 @@ def attach(
     job: str | None,
     stall: float,
     native: bool,
+    graphs: bool,
+    budget: float,
+    yes: bool,
     then: str,
     grace: float,
     output_dir: Path | None,
@@ -84,12 +104,12 @@ def attach(
     \b
     Examples:
       reprokit attach 4242
-      reprokit attach --match train.py
+      reprokit attach --match train.py --graphs --yes
       reprokit attach --slurm-job 1234567 --stall 10m --then end
     """
     from reprokit.cli.commands.capture import exit_code
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.attach import find_process
+    from reprokit.host.attach import find_process, run_inside
     from reprokit.host.pipeline import attach_pipeline
     from reprokit.host.pipeline.state import Callbacks
 
@@ -101,7 +121,10 @@ def attach(
         chosen = find_process.find_by_slurm_job(job)
     else:
         chosen = find_process.check_pid(pid or 0)
-    options = attach_pipeline.AttachOptions(stall, native, then == "end", grace)
+    if graphs:
+        run_inside.find_gdb()
+        _ask_consent(chosen, yes)
+    options = attach_pipeline.AttachOptions(stall, native, graphs, budget, then == "end", grace)
     with terminal.LiveStatus(is_quiet=as_json) as live:
         attached = attach_pipeline.attach_to_process(
             chosen,
@@ -114,6 +137,20 @@ def attach(
     else:
         print_attached(attached)
     ctx.exit(exit_code(attached.captured.verdict))
+
+
+def _ask_consent(pid: int, is_agreed: bool) -> None:
+    """Ask for consent to run code inside a process; raises NoConsent without it."""
+    what = (
+        f"--graphs stops process {pid} twice for a moment with gdb, and runs code in its main"
+        " thread that writes its graphs"
+    )
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise consent.NoConsent(f"{what}; add --yes to allow it")
+    if not out.confirm_question(f"{what}. Allow it?"):
+        raise consent.NoConsent("nothing was run")
 
 
 def to_json(attached: Attached) -> dict[str, Any]:

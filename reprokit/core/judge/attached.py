@@ -46,6 +46,10 @@ def judge_attached(seen: Observation) -> Verdict | None:
         why = f"no stack of process {seen.main_pid} could be read, and the kernel shows no cause"
         return verdict_of("unknown", "unreadable", why)
     doing = location.doing_in_words(phase, seen, work)
+    is_long = seen.seconds >= seen.quiet_limit_s
+    if seen.last_progress and seen.graphs and is_long and phase in phases.COMPILE_PHASES:
+        why = f"{what} was still compiling after {seen.seconds:.0f} s, {doing}"
+        return verdict_of("slow-compile", cause.name, why)
     if seen.last_progress:
         why = f"{what} advances, {doing}: {seen.last_progress}"
         return verdict_of("ok", cause.name, why)

@@ -44,16 +44,20 @@ class ProcessObserver:
         self._gather()
         return self._outcome()
 
-    def wait_for_progress(self, show: Callable[[OperationStatus], None] | None) -> RunOutcome:
-        """Observe until the process advances, for ``--stall`` seconds from the start at most.
+    def observe_longer(
+        self, show: Callable[[OperationStatus], None] | None, ends_with_progress: bool
+    ) -> RunOutcome:
+        """Observe for ``--stall`` seconds from the start, or until the process advances.
 
         An interrupt by the user ends the observation.
         """
         left_s = max(self._stall_s - self._elapsed(), 0.0)
-        status = OperationStatus("observing", "nothing moves so far", limit_s=left_s)
+        status = OperationStatus(
+            "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
+        )
         gap, dumped = max(1.0, self._stall_s / DUMPS_PER_STALL), time.monotonic()
         with host_log.suppress(KeyboardInterrupt), interrupts.allowed():
-            while not self._progress and self._elapsed() < self._stall_s:
+            while self._elapsed() < self._stall_s and not (self._progress and ends_with_progress):
                 time.sleep(POLL_S)
                 if show:
                     show(status)

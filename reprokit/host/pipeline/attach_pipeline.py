@@ -14,11 +14,12 @@ from pathlib import Path
 
 import psutil
 
+from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import access, running_program
+from reprokit.host.attach import access, run_inside, running_program
 from reprokit.host.attach.observe import ProcessObserver
 from reprokit.host.attach.running_program import RunningProgram
 from reprokit.host.pipeline import pipeline, run_steps
@@ -31,8 +32,11 @@ from reprokit.host.request.target import Target
 from reprokit.host.run import run_directory
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, host_log, interrupts, process_tree
+from reprokit.host.watch import stacks
 
 POLL_S = 0.1
+GRAPHS_TIMEOUT_S = 10.0
+"""The main thread of a process runs a pending call within milliseconds, if it runs Python."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class AttachOptions:
     """No progress for this long, from the start of the observation, is a hang."""
     has_native_frames: bool = False
     """Read native frames too, which stops the process for about 0.2 s."""
+    records_graphs: bool = False
+    """Run code inside the process that writes the graphs which it compiles, and reduce them."""
+    budget_s: float = Request.budget_s
+    """Wall-clock seconds for the reduction of a recorded graph."""
     ends_process: bool = False
     """End the process after its pack is written."""
     grace_s: float = 10.0
@@ -78,19 +86,25 @@ def attach_to_process(
         python=program.python or Request.python,
         deadline_s=None,
         stall_s=options.stall_s,
-        minimizes=False,
-        ablation_steps="none",
+        minimizes=options.records_graphs,
+        budget_s=options.budget_s,
+        ablation_steps="few" if options.records_graphs else "none",
         compares=False,
         escalate=False,
         attached_pid=pid,
     )
     with interrupts.deferred():
         run_dir = _create_directory(output, request.target.label, program)
+        state = State(
+            request,
+            run_dir,
+            callbacks,
+            StudyTools(),
+            may_run=False,
+            may_study=options.records_graphs,
+        )
         try:
             with host_log.log_to(run_dir.path):
-                state = State(
-                    request, run_dir, callbacks, StudyTools(), may_run=False, may_study=False
-                )
                 if why_no_stacks:
                     callbacks.say(why_no_stacks)
                     state = state.with_missing("stacks", why_no_stacks)
@@ -99,6 +113,7 @@ def attach_to_process(
                 ended = options.ends_process and _end_process(pid, options.grace_s, callbacks.say)
                 return Attached(captured, program, first_answer_s, ended)
         finally:
+            state.study.close()
             run_dir.release_lock()
 
 
@@ -128,9 +143,12 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
     }
     files.write_json(state.run_path / run_names.RUN_FILE, fields)
     count = len(process_tree.family_of(program.pid))
+    does = "reading their native frames stops one for about 0.2 s" * options.has_native_frames
+    if options.records_graphs:
+        does = "gdb stops one of them twice for a moment, and code in it writes its graphs"
     state.callbacks.say(
         f"reading the stacks of process {program.pid} and {count - 1} below it from outside, three"
-        " times; nothing is stopped, signalled or written there; the files are in"
+        f" times; {does or 'nothing is stopped, signalled or written there'}; the files are in"
         f" {state.run_path}"
     )
     with contextlib.closing(ProcessObserver(state.request, state.run_path)) as observer:
@@ -139,11 +157,14 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
         first_answer_s = round(time.time() - psutil.Process().create_time(), 2)
         for line in _first_answer(first, outcome.seconds):
             state.callbacks.say(line)
-        if first.kind == "unknown" and outcome.seconds < options.stall_s:
-            state.callbacks.say(
-                f"observing it until it advances, or for {options.stall_s:g} s (Ctrl-C ends this)"
-            )
-            outcome = observer.wait_for_progress(state.callbacks.show_status)
+        if options.records_graphs:
+            state = _record_graphs(state, program.pid)
+        # a compile that advances without end is slow only if it goes on
+        is_slow = bool(first.phase in phases.COMPILE_PHASES and options.records_graphs)
+        if (first.kind == "unknown" or is_slow) and outcome.seconds < options.stall_s:
+            until = "for" if is_slow else "until it advances, or for"
+            state.callbacks.say(f"observing it {until} {options.stall_s:g} s (Ctrl-C ends this)")
+            outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)
         if options.has_native_frames:
             outcome = observer.add_native_frames()
     ending = {
@@ -154,6 +175,20 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
     with host_log.suppress(OSError):
         files.write_json(state.run_path / run_names.RUN_FILE, {**fields, **ending})
     return run_steps.state_after_run(state, outcome), first_answer_s
+
+
+def _record_graphs(state: State, pid: int) -> State:
+    """Let the main process write its graphs; without graphs, go on with the stacks."""
+    main = main_process.find_by_stacks(stacks.read_dumps(state.run_path), pid).pid
+    try:
+        count = run_inside.record_graphs_inside(main, state.run_path, GRAPHS_TIMEOUT_S)
+    except run_inside.CannotRunInside as problem:
+        state.callbacks.say(f"no graphs: {problem}")
+        return state.with_missing("graphs", str(problem))
+    if not count:
+        return state.with_missing("graphs", f"process {main} compiles no graph")
+    state.callbacks.say(f"process {main} wrote the {count} graphs that it compiles")
+    return state
 
 
 def _judge(state: State, outcome: RunOutcome) -> Verdict:

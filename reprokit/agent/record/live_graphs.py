@@ -1,0 +1,118 @@
+"""Record the graphs that a running process is compiling at this moment.
+
+The host runs this in the main thread of a process that was started without the agent, between two
+bytecodes. The graphs and their inputs are the local variables of the functions that the agent hooks
+elsewhere. Only metadata is read: an operation on a tensor would become a part of the user's trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+from . import compile_settings, graph_recorder, journal
+
+
+class CompilingFunction(NamedTuple):
+    """A function of torch on whose frame a graph is visible."""
+
+    module: str
+    function: str
+    level: str
+    graph: str
+    """The name of the local variable with the graph."""
+    inputs: str
+
+
+FUNCTIONS = (
+    CompilingFunction(
+        "torch/_dynamo/output_graph.py", "_call_user_compiler", "dynamo", "gm", "example_inputs"
+    ),
+    CompilingFunction(
+        "torch/_inductor/compile_fx.py", "_compile_fx_inner", "aten", "gm", "example_inputs"
+    ),
+    CompilingFunction(
+        "torch/_inductor/compile_fx.py", "compile_fx_aot", "export", "model_", "example_inputs_"
+    ),
+)
+
+PATCHED_BY_TORCH = frozenset(
+    {
+        "bundled_autograd_cache",
+        "comprehensive_padding",
+        "fake_tensor_allow_unsafe_data_ptr_access",
+        "functionalize_rng_ops",
+        "graph_partition",
+        "selective_decompose",
+        "strict_autograd_cache",
+        "unlift_effect_tokens",
+    }
+)
+"""Settings of Inductor and AOTAutograd that torch itself changes during a compile. Whether the user
+set them too cannot be seen.
+"""
+
+
+def record_live_graphs(run_dir: str) -> int:
+    """Write the graphs on the stacks of all threads into the run directory, and return their
+    number.
+    """
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    journal.RUN_DIR = run_dir
+    count = 0
+    try:
+        compile_settings.note_configs(left_out=PATCHED_BY_TORCH)
+        with torch.no_grad(), _disable_current_modes():
+            for frame in _frames():
+                count += _record_graph(frame)
+    finally:
+        journal.close_journal()
+    return count
+
+
+def _frames() -> Iterator[FrameType]:
+    """Yield the frames of each thread, outermost first."""
+    for innermost in sys._current_frames().values():
+        frames = []
+        frame: FrameType | None = innermost
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        yield from reversed(frames)
+
+
+def _record_graph(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename.replace(os.sep, "/")
+    for where in FUNCTIONS:
+        if frame.f_code.co_name == where.function and file.endswith(where.module):
+            found = frame.f_locals
+            graph, inputs = found.get(where.graph), found.get(where.inputs)
+            if graph is None or inputs is None:
+                return False
+            options: dict[str, Any] = found.get("graph_kwargs") or {}
+            graph_recorder.record_graph(
+                graph,
+                inputs,
+                where.level,
+                _compile_id(),
+                bool(options.get("is_backward")),
+                compiler_fn=getattr(found.get("self"), "compiler_fn", None),
+                has_values=False,
+            )
+            return True
+    return False
+
+
+def _compile_id() -> str | None:
+    with contextlib.suppress(Exception):  # the process goes on without an id
+        from torch._guards import CompileContext
+
+        current = CompileContext.current_compile_id()
+        return str(current) if current is not None else None
+    return None

@@ -1,0 +1,182 @@
+"""``reprokit attach --graphs`` runs code inside a process, which goes on as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.host.attach import run_inside
+from tests.support.environments import clean_environ
+from tests.support.processes import wait_until
+from tests.support.reprokit_calls import reprokit
+
+from .test_attach import program, state_of, wait_for_line
+
+pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+
+COMPILING = """
+import json, os, sys, threading, time
+import torch
+
+def slow(gm, inputs):
+    print("ready", flush=True)
+    while not os.path.exists("go"):
+        sum(range(1000))
+    return gm.forward
+
+def write_state():
+    while True:
+        state = {"modules": sorted(sys.modules), "path": sys.path, "main": sorted(globals())}
+        with open("state.part", "w") as file:
+            json.dump(state, file)
+        os.rename("state.part", "state")
+        time.sleep(0.05)
+
+threading.Thread(target=write_state, daemon=True).start()
+x = torch.ones(3, 5)
+print("sum", torch.compile(lambda x: x.sin() + 2, backend=slow)(x).sum().item(), flush=True)
+"""
+BLOCKED = """
+import os, threading, time
+
+def release():
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    lock.release()
+
+lock = threading.Lock()
+lock.acquire()
+threading.Thread(target=release).start()
+print("ready", flush=True)
+lock.acquire()
+print("went on", flush=True)
+"""
+ENDLESS = """
+import torch
+
+def f(x):
+    for _ in range(16):
+        x = x * x + 0.5
+    return x
+
+print("ready", flush=True)
+with torch.no_grad():
+    torch.compile(f)(torch.randn(64))
+"""
+
+
+def run_folder(tmp_path: Path) -> Path:
+    for name in ("graphs", "journal"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    return tmp_path / "run"
+
+
+def state_inside(folder: Path) -> Any:
+    (folder / "state").unlink(missing_ok=True)
+    assert wait_until((folder / "state").exists)
+    return json.loads((folder / "state").read_text())
+
+
+def single_pages(pid: int) -> int:
+    """Return the number of anonymous mappings of one page."""
+    count = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        words = line.split()
+        begin, end = (int(word, 16) for word in words[0].split("-"))
+        count += len(words) == 5 and end - begin == run_inside.PAGE_BYTES and words[1] == "rw-p"
+    return count
+
+
+def test_the_graph_is_written_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    """The program has the same modules, paths, names, files and pages, and the same result."""
+    run = run_folder(tmp_path)
+    with program("-c", COMPILING, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        before = state_inside(tmp_path), state_of(process.pid), single_pages(process.pid)
+        assert run_inside.record_graphs_inside(process.pid, run, 30) == 1
+        after = state_inside(tmp_path), state_of(process.pid), single_pages(process.pid)
+        for name in before[0]:
+            assert set(after[0][name]) == set(before[0][name]), name
+        assert after[1:] == before[1:]
+        (tmp_path / "go").touch()
+        assert process.stdout is not None and "sum 42.62" in process.stdout.read()
+        assert process.wait(60) == 0
+    values = json.loads((run / "graphs" / "0001" / "values.json").read_text())
+    (tensor,) = (v for n, v in values["values"].items() if n.lower().startswith("l_x"))
+    assert (tensor["shape"], tensor["dtype"]) == ([3, 5], "torch.float32")
+    text = (run / "graphs" / "0001" / "graph.py").read_text()
+    assert ".sin()" in text and "torch.randn(3, 5)" in text
+    assert sorted(path.name for path in run.iterdir()) == ["graphs", "journal"]
+
+
+def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
+    """After the deadline the call does nothing, also when the thread goes on later."""
+    run = run_folder(tmp_path)
+    with program("-c", BLOCKED, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        with pytest.raises(run_inside.CannotRunInside, match="ran no Python code for 1 s"):
+            run_inside.record_graphs_inside(process.pid, run, 1)
+        (tmp_path / "go").touch()
+        wait_for_line(process, "went on")
+        assert process.wait(30) == 0
+    assert not list((run / "graphs").iterdir()) and not list((run / "journal").iterdir())
+
+
+def test_a_missing_right_of_gdb_is_named(tmp_path: Path) -> None:
+    """A process that is already traced, or that has ended, cannot be stopped."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        with pytest.raises(run_inside.CannotRunInside, match="may not attach"):
+            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+
+
+def test_code_runs_only_with_consent(tmp_path: Path) -> None:
+    """Without a terminal, --yes is needed, and one line says what would be done."""
+    with program("-c", BLOCKED, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = reprokit("attach", str(process.pid), "--graphs", "--output-dir", tmp_path / "out")
+    assert done.status == 2 and not (tmp_path / "out").exists()
+    assert "runs code in its main thread" in done.err and "--yes" in done.err, done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
+    """The line says how to install it."""
+    command = [sys.executable, "-m", "reprokit", "attach", str(os.getppid()), "--graphs", "--yes"]
+    with program("-c", BLOCKED, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        command[4] = str(process.pid)
+        done = subprocess.run(
+            command,
+            env=clean_environ(PATH=str(tmp_path)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2 and "apt install gdb" in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path: Path) -> None:
+    """The graph of a process that nobody watched is reduced and proved, and the process goes on."""
+    with program("-c", ENDLESS, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        time.sleep(25)
+        done = reprokit(
+            "attach", str(process.pid), "--graphs", "--yes", "--stall", "8", "--budget", "40s",
+            "--json", "--output-dir", tmp_path / "out",
+        )  # fmt: skip
+        assert process.poll() is None
+    assert (done.status, done.kind) == (1, "slow-compile"), done.out + done.err
+    assert done.json["verdict"]["phase"] == "lowering"
+    assert done.json["minimized"]["proof"]["answer"] == "same", done.json["missing"]
+    text = Path(done.json["repro"]).read_text()
+    assert "torch.randn(64)" in text and "_config" not in text, text
