@@ -279,7 +279,8 @@ def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
     with program(*words, cwd=folder, **variables) as process:
         for _ in range(20):
             time.sleep(6)
-            done = attach(process, folder, "--stall", "6")
+            native = ["--native"] if kind in ("regex", "native_lock_gil") else []
+            done = attach(process, folder, "--stall", "6", *native)
             if done.kind == "hang":
                 break
         return done, process.poll() is None
@@ -287,7 +288,17 @@ def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", ["deadlock", "pipe", "filelock", "in_thread", "worker_sleep", "cxx_sleep", "gloo_eager"]
+    "kind",
+    [
+        "deadlock",
+        "filelock",
+        "in_thread",
+        "worker_sleep",
+        "cxx_sleep",
+        "gloo_eager",
+        "regex",
+        "native_lock_gil",
+    ],
 )
 def test_a_plain_process_gets_the_cause_and_the_phase(kind: str, tmp_path: Path) -> None:
     """The process runs without reprokit, and goes on after the attachment."""

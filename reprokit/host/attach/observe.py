@@ -74,7 +74,9 @@ class ProcessObserver:
 
     def add_native_frames(self) -> RunOutcome:
         """Read the native frames too, which stops the process for about 0.2 s."""
-        self._evidence = self._gatherer.add_native_evidence(self._evidence, self._observation())
+        self._evidence = self._gatherer.add_native_evidence(
+            self._evidence, self._observation(), is_asked=True
+        )
         self._gatherer.write_evidence(self._evidence)
         return self._outcome()
 

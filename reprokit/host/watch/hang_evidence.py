@@ -126,9 +126,11 @@ class EvidenceGatherer:
         with host_log.suppress(OSError):
             files.write_json(self._run_path / run_names.EVIDENCE_FILE, to_json(evidence))
 
-    def add_native_evidence(self, evidence: Evidence, seen: Observation) -> Evidence:
+    def add_native_evidence(
+        self, evidence: Evidence, seen: Observation, is_asked: bool = False
+    ) -> Evidence:
         """Add native frames, the lock file and lines of generated code, if the cause may depend on
-        them.
+        them. With ``is_asked``, add the native frames in any case.
 
         ``seen`` describes the main process, which is stopped for about 0.2 s.
         """
@@ -138,7 +140,8 @@ class EvidenceGatherer:
         if process is None or thread is None:
             return evidence
         cause = hang_causes.diagnose_hang(dataclasses.replace(seen, evidence=evidence)).name
-        if cause in hang_causes.CAUSES_WITH_NATIVE_FRAMES and not set(process.states) & {"T", "t"}:
+        may_matter = is_asked or cause in hang_causes.CAUSES_WITH_NATIVE_FRAMES
+        if may_matter and not set(process.states) & {"T", "t"}:
             native = self.dumper.native_frames(pid)
             threads = tuple(
                 dataclasses.replace(t, native=native.get(t.tid, ())) for t in process.threads
