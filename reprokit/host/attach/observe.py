@@ -87,10 +87,9 @@ class ProcessObserver:
 
     def _gather(self) -> None:
         self._gatherer.gather_quietly(self._main())
-        self._watch.sample_if_due()
+        self._check_samples()
         self._evidence = self._gatherer.make_evidence(self._began)
         self._gatherer.write_evidence(self._evidence)
-        self._check_samples()
         self._check_stacks()
 
     def _check_stacks(self) -> None:

@@ -313,8 +313,8 @@ def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
     if name == "gil-blocked":
         waits = f" in {thread.syscall}" if thread.syscall else ""
         age = facts.process.gil_age_s
-        held = f"was held for {age:.0f} s" if age is not None else "is held"
-        return f"the GIL {held} by a call that waits{waits} at {top}"
+        verb = f"was held for {age:.0f} s" if age is not None else "is held"
+        return f"the GIL {verb} by a call that waits{waits} at {top}"
     if name == "uninterruptible":
         return (
             "in the kernel at"
