@@ -124,6 +124,7 @@ def test_the_text_says_first_what_is_done(tmp_path: Path) -> None:
     assert f"reading the stacks of process {process.pid} and 0 below it from outside" in first
     assert "nothing is stopped, signalled or written there" in first
     assert "is idle" in done.out and "\ncapture    " in done.out
+    assert "hunter2secret" not in done.out + done.err
     (pack,) = (tmp_path / "out").glob("*.tar.gz")
     with tarfile.open(pack) as packed:
         for member in packed.getmembers():
@@ -138,7 +139,7 @@ def test_the_default_folder_is_not_that_of_the_process(tmp_path: Path) -> None:
         done = reprokit("attach", str(process.pid), "--json", cwd=tmp_path)
     assert done.status == 0 and not list(tmp_path.iterdir())
     assert tmp_path not in done.run_dir.parents
-    shutil.rmtree(done.run_dir.parent)
+    shutil.rmtree(done.run_dir.parent.parent)
 
 
 def test_a_process_is_found_by_its_command_line(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def to_json(attached: Attached) -> dict[str, Any]:
     program = attached.program
     process = {
         "pid": program.pid,
-        "argv": list(program.argv),
+        "argv": program.visible_argv,
         "cwd": program.cwd or None,
         "python": program.python or None,
         "capture": program.command_again,

@@ -366,6 +366,13 @@ def command_text(argv: Sequence[str]) -> str:
     """Join the words of a command line, and hide secret words. After joining, the boundaries that
     identify them are lost.
     """
+    return " ".join(visible_words(argv))
+
+
+def visible_words(argv: Sequence[str]) -> list[str]:
+    """Return the words of a command line, with ``<hidden>`` in place of the values of secret
+    options.
+    """
     words: list[str] = []
     for before, word in zip([None, *argv], argv, strict=False):
         name, equals, _ = word.partition("=")
@@ -375,4 +382,4 @@ def command_text(argv: Sequence[str]) -> str:
             words.append(f"{name}=<hidden>")
         else:
             words.append(word)
-    return " ".join(words)
+    return words

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.core.redaction.redactor import ALLOWED_VARIABLES
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, visible_words
 from reprokit.core.redaction.rules import secret_names
 from reprokit.host.system import host_log
 
@@ -30,8 +30,13 @@ class RunningProgram:
     """Its environment; empty if this user may not read it."""
 
     @property
+    def visible_argv(self) -> list[str]:
+        """Its command line without the values of secret options."""
+        return visible_words(self.argv)
+
+    @property
     def command_again(self) -> str:
-        """The command line that runs it again under ``reprokit capture``."""
+        """The command line that runs it again under ``reprokit capture``, without secrets."""
         kept = {
             name: value
             for name, value in sorted(self.variables.items())
@@ -41,7 +46,7 @@ class RunningProgram:
             and os.environ.get(name) != value
         }
         parts = [f"{name}={shlex.quote(value)}" for name, value in kept.items()]
-        command = shlex.join(["reprokit", "capture", "--", *self.argv])
+        command = shlex.join(["reprokit", "capture", "--", *self.visible_argv])
         folder = f"cd {shlex.quote(self.cwd)} && " if self.cwd else ""
         return folder + " ".join([*parts, command])
 

@@ -126,7 +126,7 @@ def _create_directory(
     here, folder = os.getcwd(), Path(program.cwd or "/nonexistent")
     if output is None and (folder == Path(here) or folder in Path(here).parents):
         name = f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        output = Path(tempfile.gettempdir()) / f"reprokit-out-{os.getuid()}" / name
+        output = Path(tempfile.mkdtemp(prefix="reprokit-out-")) / name
     return run_directory.create_run_directory(output, label)
 
 
