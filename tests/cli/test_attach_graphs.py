@@ -40,9 +40,18 @@ def write_state():
         os.rename("state.part", "state")
         time.sleep(0.05)
 
+def compile_it():
+    x = torch.ones(3, 5)
+    print("sum", torch.compile(lambda x: x.sin() + 2, backend=slow)(x).sum().item(), flush=True)
+
 threading.Thread(target=write_state, daemon=True).start()
-x = torch.ones(3, 5)
-print("sum", torch.compile(lambda x: x.sin() + 2, backend=slow)(x).sum().item(), flush=True)
+if "thread" in sys.argv:
+    thread = threading.Thread(target=compile_it)
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.01)
+else:
+    compile_it()
 """
 BLOCKED = """
 import os, threading, time
@@ -95,10 +104,13 @@ def single_pages(pid: int) -> int:
     return count
 
 
-def test_the_graph_is_written_and_nothing_is_left_behind(tmp_path: Path) -> None:
-    """The program has the same modules, paths, names, files and pages, and the same result."""
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: Path) -> None:
+    """The program has the same modules, paths, names, files and pages, and the same result, also
+    if a different thread compiles.
+    """
     run = run_folder(tmp_path)
-    with program("-c", COMPILING, cwd=tmp_path) as process:
+    with program("-c", COMPILING, where, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         before = state_inside(tmp_path), state_of(process.pid), single_pages(process.pid)
         assert run_inside.record_graphs_inside(process.pid, run, 30) == 1
@@ -112,6 +124,7 @@ def test_the_graph_is_written_and_nothing_is_left_behind(tmp_path: Path) -> None
     values = json.loads((run / "graphs" / "0001" / "values.json").read_text())
     (tensor,) = (v for n, v in values["values"].items() if n.lower().startswith("l_x"))
     assert (tensor["shape"], tensor["dtype"]) == ([3, 5], "torch.float32")
+    assert json.loads((run / "graphs" / "0001" / "inputs.json").read_text())["cid"] == "0/0"
     text = (run / "graphs" / "0001" / "graph.py").read_text()
     assert ".sin()" in text and "torch.randn(3, 5)" in text
     assert sorted(path.name for path in run.iterdir()) == ["graphs", "journal"]

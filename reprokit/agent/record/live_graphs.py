@@ -7,7 +7,6 @@ elsewhere. Only metadata is read: an operation on a tensor would become a part o
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -100,7 +99,7 @@ def _record_graph(frame: FrameType) -> bool:
                 graph,
                 inputs,
                 where.level,
-                _compile_id(),
+                _compile_id(frame),
                 bool(options.get("is_backward")),
                 compiler_fn=getattr(found.get("self"), "compiler_fn", None),
                 has_values=False,
@@ -109,10 +108,15 @@ def _record_graph(frame: FrameType) -> bool:
     return False
 
 
-def _compile_id() -> str | None:
-    with contextlib.suppress(Exception):  # the process goes on without an id
-        from torch._guards import CompileContext
+def _compile_id(frame: FrameType | None) -> str | None:
+    """Return the id of the compile in whose frames ``frame`` is; None for one without Dynamo.
 
-        current = CompileContext.current_compile_id()
-        return str(current) if current is not None else None
+    torch keeps the id for each thread, and this runs in the main thread.
+    """
+    while frame is not None:
+        is_dynamo = frame.f_code.co_filename.endswith(os.path.join("_dynamo", "convert_frame.py"))
+        if is_dynamo and frame.f_code.co_name == "_compile":
+            found = frame.f_locals.get("compile_id")
+            return str(found) if found is not None else None
+        frame = frame.f_back
     return None
