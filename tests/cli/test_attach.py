@@ -280,7 +280,7 @@ def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
     with program(*words, cwd=folder, **variables) as process:
         for _ in range(20):
             time.sleep(6)
-            native = ["--native"] if kind in ("regex", "native_lock_gil") else []
+            native = ["--native"] * kind.startswith("native_")
             done = attach(process, folder, "--stall", "6", *native)
             if done.kind == "hang":
                 break
@@ -297,7 +297,7 @@ def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
         "worker_sleep",
         "cxx_sleep",
         "gloo_eager",
-        "regex",
+        "native_spin_gil",
         "native_lock_gil",
     ],
 )
