@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from reprokit.host.attach import run_inside
@@ -143,11 +145,99 @@ def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
     assert not list((run / "graphs").iterdir()) and not list((run / "journal").iterdir())
 
 
-def test_a_missing_right_of_gdb_is_named(tmp_path: Path) -> None:
-    """A process that is already traced, or that has ended, cannot be stopped."""
+SIGNALLED = """
+import os, signal, time
+
+count = 0
+
+def note(*_):
+    global count
+    count += 1
+
+for number in (signal.SIGUSR1, signal.SIGINT):
+    signal.signal(number, note)
+if os.fork() == 0:
+    parent = os.getppid()
+    while os.getppid() == parent:
+        os.kill(parent, signal.SIGUSR1)
+        os.kill(parent, signal.SIGINT)
+        time.sleep(0.001)
+    os._exit(0)
+print("ready", flush=True)
+while not os.path.exists("go"):
+    sum(range(1000))
+print("went on", flush=True)
+os._exit(0)
+"""
+
+
+def test_signals_do_not_break_the_process(tmp_path: Path) -> None:
+    """A signal during a call of gdb once left the process with the wrong registers. The process
+    does not use torch, and torch is not imported into it.
+    """
+    with program("-c", SIGNALLED, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 30) == 0
+        assert "torch" not in Path(f"/proc/{process.pid}/maps").read_text().replace(
+            str(tmp_path), ""
+        )
+        (tmp_path / "go").touch()
+        wait_for_line(process, "went on")
+        assert process.wait(30) == 0
+
+
+def test_a_stopped_process_is_left_alone(tmp_path: Path) -> None:
+    """A call inside it would not return."""
+    with program("-c", BLOCKED, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        process.send_signal(signal.SIGSTOP)
+        assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        with pytest.raises(run_inside.CannotRunInside, match="is stopped"):
+            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+        process.send_signal(signal.SIGCONT)
+        (tmp_path / "go").touch()
+        wait_for_line(process, "went on")
+        assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+def test_a_process_of_a_different_user_is_refused(tmp_path: Path) -> None:
+    """It could not write into the run directory."""
+    with subprocess.Popen(["setpriv", "--reuid", "12345", "sleep", "1000"]) as process:
+        assert wait_until(lambda: psutil.Process(process.pid).uids().effective == 12345)
+        with pytest.raises(run_inside.CannotRunInside, match="belongs to a different user"):
+            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+        process.kill()
+
+
+def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main thread waits in a vfork: gdb is killed, and its SIGSTOP arrives later."""
+    monkeypatch.setattr(run_inside, "GDB_TIMEOUT_S", 5.0)
+    os.mkfifo(tmp_path / "fifo")
+    text = (
+        "import os\nprint('ready', flush=True)\n"
+        "opened = (os.POSIX_SPAWN_OPEN, 0, 'fifo', os.O_RDONLY, 0)\n"
+        "os.posix_spawn('/bin/true', ['true'], {}, file_actions=[opened])\n"
+        "print('went on', flush=True)\n"
+    )
+    with program("-c", text, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
+        with pytest.raises(run_inside.CannotRunInside, match="gdb did not end in 5 s"):
+            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+        (tmp_path / "fifo").write_text("")
+        assert process.wait(30) == 0
+
+
+def test_a_process_that_has_ended_is_named(tmp_path: Path) -> None:
+    """A process that has ended cannot be stopped."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
-        with pytest.raises(run_inside.CannotRunInside, match="may not attach"):
+        with pytest.raises(run_inside.CannotRunInside, match="has ended"):
             run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
 
 

@@ -60,6 +60,8 @@ def record_live_graphs(run_dir: str) -> int:
     """Write the graphs on the stacks of all threads into the run directory, and return their
     number.
     """
+    if "torch" not in sys.modules:
+        return 0  # an import would stay in the process
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 

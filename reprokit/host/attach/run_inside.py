@@ -8,11 +8,15 @@ main thread never run the call. Then its text is replaced by one that does nothi
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
+
+import psutil
 
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
@@ -24,6 +28,14 @@ POLL_S = 0.05
 PAGE_BYTES = 4096
 NOTHING = b"0\0"
 """The text of a call that does nothing."""
+KEEP_CALLING = (
+    "handle all nostop noprint pass",
+    "handle SIGINT nostop noprint pass",
+    "set unwindonsignal on",
+)
+"""A signal for the process must not end a call of gdb: gdb would detach with the registers of the
+call, and the process would crash.
+"""
 
 # The program must not raise: an exception would appear in the user's code. It leaves no module, no
 # path and no page behind. os.register_at_fork has no inverse, so the agent must not call it.
@@ -80,6 +92,8 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
         CannotRunInside: the process cannot be stopped by gdb, or its main thread runs no Python
             code for ``deadline_s``.
     """
+    if why := _why_not(pid):
+        raise CannotRunInside(why)
     with launch.copied_agent(run_path, frozenset()) as agent:
         program, text, done = (agent / name for name in ("inside.py", "call.bin", "inside.done"))
         address = _map_page(pid)
@@ -117,6 +131,24 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
     return int(said)
 
 
+def _why_not(pid: int) -> str:
+    """Return why no code should be added to a process; empty if it may be."""
+    try:
+        process = psutil.Process(pid)
+        owner, status = process.uids().effective, process.status()
+        is_here = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+    except (OSError, psutil.Error) as problem:
+        host_log.log_ignored(problem)
+        return f"process {pid} has ended, or may not be read"
+    if status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+        return f"process {pid} is stopped, by a signal or a debugger"
+    if owner != os.geteuid():
+        return f"process {pid} belongs to a different user, who may not write the graphs here"
+    return (
+        "" if is_here else f"process {pid} is in a container with other files; run reprokit there"
+    )
+
+
 def _map_page(pid: int) -> int:
     """Map a page in the process and return its address."""
     answer = _run_gdb(
@@ -140,7 +172,8 @@ def _run_gdb(pid: int, *commands: str) -> str:
     words = [find_gdb(), "-p", str(pid), "-batch", "-nx"]
     for setting in ("auto-solib-add off", "debuginfod enabled off", "auto-load off"):
         words += ["-iex", f"set {setting}"]
-    for command in ("sharedlibrary libpython", "sharedlibrary libc\\.", *commands, "detach"):
+    libraries = ("sharedlibrary libpython", "sharedlibrary libc\\.")
+    for command in (*KEEP_CALLING, *libraries, *commands, "detach"):
         words += ["-ex", command]
     try:
         done = subprocess.run(
@@ -150,8 +183,11 @@ def _run_gdb(pid: int, *commands: str) -> str:
             stderr=subprocess.STDOUT,
             timeout=GDB_TIMEOUT_S,
             check=False,
+            start_new_session=True,  # Ctrl-C would end a call of gdb
         )
     except subprocess.TimeoutExpired as problem:
+        with host_log.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)  # the stop that gdb asked for may still come
         raise CannotRunInside(f"gdb did not end in {GDB_TIMEOUT_S:g} s") from problem
     answer = done.stdout.decode("utf-8", "replace")
     host_log.LOGGER.info("gdb: %s", answer)
@@ -167,7 +203,7 @@ def _why(answer: str) -> str:
             "the interpreter has no symbol Py_AddPendingCall: it is stripped; use the python of a"
             " distribution, of conda or of uv"
         )
-    return f"gdb could not add the call: {cuts.cut_head(answer.strip()[-300:], 300)}"
+    return f"gdb could not add the call: {cuts.cut_head(' '.join(answer.split())[-300:], 300)}"
 
 
 def _wait_for(path: Path, limit_s: float) -> str | None:
