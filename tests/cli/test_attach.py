@@ -19,7 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
+from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, find_process, running_program
+from reprokit.host.pipeline import attach_pipeline
 from tests.support.environments import clean_environ
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import CallResult, reprokit
@@ -268,6 +270,88 @@ def test_the_command_again_has_only_allowed_variables(
         again = running_program.describe_process(process.pid).command_again
     assert "TORCHINDUCTOR_MAX_AUTOTUNE=1 " in again.partition(" reprokit capture -- ")[0] + " "
     assert "secret" not in again and "TORCH_LOGS" not in again
+
+
+def test_the_command_again_hides_secrets_by_their_form(tmp_path: Path) -> None:
+    """The password of a URL is hidden in an argument, and a variable with one is left out."""
+    url = "https://ann:pw12345@example.com/x"
+    with program("-c", IDLE, url, "", cwd=tmp_path, TORCH_LOGS=url) as process:
+        wait_for_line(process, "ready")
+        described = running_program.describe_process(process.pid)
+    assert described.argv[-1] == "" and described.command_again.endswith(" ''")
+    assert "pw12345" not in described.command_again + str(described.visible_argv)
+    assert "https://<hidden>@example.com/x" in described.visible_argv
+
+
+def test_a_deleted_folder_has_its_old_name(tmp_path: Path) -> None:
+    """The kernel adds a mark to the path of a deleted folder, which no command should have."""
+    work = tmp_path / "work"
+    work.mkdir()
+    with program("-c", IDLE, cwd=work) as process:
+        wait_for_line(process, "ready")
+        work.rmdir()
+        assert running_program.describe_process(process.pid).cwd == str(work)
+
+
+def test_a_process_that_ends_is_not_said_to_be_without_progress(tmp_path: Path) -> None:
+    """It ends during the observation: nothing is claimed, and no signal is sent."""
+    text = "import threading\nprint('ready', flush=True)\nlock = threading.Lock()\nlock.acquire()\n"
+    with program("-c", text + "lock.acquire(timeout=8)", cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "60", "--then", "end")
+        assert process.wait(10) == 0
+    assert (done.status, done.json["verdict"]["cause"]) == (3, "ended"), done.out
+    assert "ended while it was observed" in done.json["verdict"]["reason"]
+    assert not done.json["process"]["has_ended"]
+
+
+def test_a_process_that_runs_one_child_after_another_advances(tmp_path: Path) -> None:
+    """Its stack is the same at each look, but it waits for a different child."""
+    text = (
+        "import subprocess\nprint('ready', flush=True)\n"
+        "while True:\n    subprocess.run(['sleep', '0.5'])\n"
+    )
+    with program("-c", text, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "20")
+    assert (done.status, done.kind) == (0, "ok"), done.out
+    assert "advances" in done.json["verdict"]["reason"], done.out
+
+
+def test_only_the_same_process_is_ended(tmp_path: Path) -> None:
+    """A process that has the pid of one that ended is not signalled."""
+    with program("-c", IDLE, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        earlier = psutil.Process(process.pid)
+        earlier._ident = (process.pid, 1.0)  # type: ignore[attr-defined]
+        assert not attach_pipeline._end_process(earlier, 0, print)
+        time.sleep(0.5)
+        assert process.poll() is None
+
+
+def test_children_have_the_whole_grace_to_end(tmp_path: Path) -> None:
+    """A child that cleans up after its parent has ended is not killed before --grace."""
+    child = "import os, time\nwhile os.getppid() == {0}: time.sleep(0.1)\ntime.sleep(2)\nopen('clean', 'w')"
+    text = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}.format(os.getpid())])\n"
+        "time.sleep(1)\nprint('ready', flush=True)\ntime.sleep(1000)\n"
+    )
+    with program("-c", text, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert attach_pipeline._end_process(psutil.Process(process.pid), 60, print)
+    assert (tmp_path / "clean").exists()
+
+
+def test_a_process_that_may_not_be_ended_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal comes before the observation."""
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    with pytest.raises(BadInput, match="may not end process 4242"):
+        attach_pipeline._check_may_end(4242)
 
 
 def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:

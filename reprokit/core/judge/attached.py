@@ -16,6 +16,9 @@ from reprokit.core.records.stalls import IDLE
 UNSURE_WITHOUT_NATIVE_FRAMES = hang_causes.CAUSES_WITH_NATIVE_FRAMES | {"python-loop"}
 """Causes that look the same in Python's stack as a lock or a loop in native code."""
 
+ENDED = "it ended while it was observed"
+"""The last progress of a process that ended; how it ended cannot be seen."""
+
 
 def judge_attached(seen: Observation) -> Verdict | None:
     """Return the verdict on a process that reprokit did not start; None for any other run."""
@@ -45,6 +48,8 @@ def judge_attached(seen: Observation) -> Verdict | None:
     if not any(dump.threads for dump in seen.dumps) and cause.name == "unknown":
         why = f"no stack of process {seen.main_pid} could be read, and the kernel shows no cause"
         return verdict_of("unknown", "unreadable", why)
+    if seen.last_progress == ENDED:
+        return verdict_of("unknown", "ended", f"{what} ended while it was observed")
     doing = location.doing_in_words(phase, seen, work)
     is_long = seen.seconds >= seen.quiet_limit_s
     if seen.last_progress and seen.graphs and is_long and phase in phases.COMPILE_PHASES:

@@ -362,6 +362,19 @@ def is_secret_flag(word: str) -> bool:
     )
 
 
+def hide_secrets(text: str) -> str:
+    """Return ``text`` with ``<hidden>`` in place of each token, key and password. Paths, names and
+    addresses stay, so that a command can still be run.
+    """
+    pieces: list[str] = []
+    done = 0
+    for start, end, placeholder in Redactor()._edits(text, guesses=False):
+        if placeholder.startswith(("<token", "<key", "<credentials")):
+            pieces += (text[done:start], "<hidden>")
+            done = end
+    return "".join((*pieces, text[done:]))
+
+
 def command_text(argv: Sequence[str]) -> str:
     """Join the words of a command line, and hide secret words. After joining, the boundaries that
     identify them are lost.

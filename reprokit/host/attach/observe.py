@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from reprokit.core.judge import attached
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
@@ -17,11 +18,14 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import host_log, interrupts, process_tree
 from reprokit.host.system.progress import OperationStatus
+from reprokit.host.watch import blocked_on
 from reprokit.host.watch.hang_evidence import DUMP_ROUNDS, EvidenceGatherer, HangStacks
 from reprokit.host.watch.journal_tail import JournalFollower
 from reprokit.host.watch.sampler import Sampler
 
 POLL_S = 0.2
+WAITS = frozenset("wait4 waitid read poll ppoll select pselect6".split())
+"""System calls in which a thread waits for a child or its output."""
 DUMPS_PER_STALL = 6
 """Stacks are compared this many times in ``--stall``, but at most once a second."""
 
@@ -37,11 +41,13 @@ class ProcessObserver:
         self._began, self._started = time.monotonic(), time.time()
         self._progress, self._missing = "", list[Missing]()
         self._evidence = Evidence()
+        self._children = _pids_below(self._main().pid)
 
     def look(self) -> RunOutcome:
         """Take three rounds of stacks and of samples, and return what they show."""
         self._watch.sample_if_due()
         self._gather()
+        self._is_alive()
         return self._outcome()
 
     def observe_longer(
@@ -114,6 +120,18 @@ class ProcessObserver:
             self._progress = "it reads or writes data"
         elif phase == "eager" and self._watch.requested_cpu_share(main) > BUSY_SHARE:
             self._progress = "it uses the CPU outside of the compiler"
+        elif phase == "eager" and self._waits_for_new_child():
+            self._progress = "it waits for a different child than before"
+
+    def _waits_for_new_child(self) -> bool:
+        """Return whether all children that were seen before have been replaced."""
+        main = self._main()
+        name, _ = blocked_on.current_system_call(main.pid, main.tid or main.pid)
+        children = _pids_below(main.pid)
+        if name not in WAITS or not children:
+            return False
+        before, self._children = self._children, children
+        return bool(before) and not before & children
 
     def _main(self) -> MainProcess:
         return main_process.find_by_stacks(self._gatherer.dumper.dumps, self._root)
@@ -134,7 +152,7 @@ class ProcessObserver:
     def _is_alive(self) -> bool:
         if process_tree.has_ended(self._root):
             why = "the process ended while it was observed"
-            self._missing = [Missing("stacks", why)]
+            self._missing, self._progress = [Missing("stacks", why)], attached.ENDED
             return False
         return True
 
@@ -165,3 +183,7 @@ class ProcessObserver:
             watch_cpu_s=0.0,
             missing=(*self._missing, *problems),
         )
+
+
+def _pids_below(pid: int) -> frozenset[int]:
+    return frozenset(child.pid for child in process_tree.family_of(pid)[1:])

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, visible_words
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, hide_secrets, visible_words
 from reprokit.core.redaction.rules import secret_names
 from reprokit.host.system import host_log
 
@@ -31,8 +31,8 @@ class RunningProgram:
 
     @property
     def visible_argv(self) -> list[str]:
-        """Its command line without the values of secret options."""
-        return visible_words(self.argv)
+        """Its command line without secrets."""
+        return [hide_secrets(word) for word in visible_words(self.argv)]
 
     @property
     def command_again(self) -> str:
@@ -44,6 +44,7 @@ class RunningProgram:
             and not secret_names.is_secret(name)
             and name not in INHERITED
             and os.environ.get(name) != value
+            and hide_secrets(value) == value
         }
         parts = [f"{name}={shlex.quote(value)}" for name, value in kept.items()]
         command = shlex.join(["reprokit", "capture", "--", *self.visible_argv])
@@ -78,11 +79,11 @@ def _interpreter(pid: int, argv: tuple[str, ...], cwd: str, variables: dict[str,
 def _words(path: str) -> list[str]:
     with host_log.suppress(OSError):
         text = Path(path).read_bytes().decode("utf-8", "surrogateescape")
-        return text.rstrip("\0").split("\0") if text else []
+        return text.removesuffix("\0").split("\0") if text else []
     return []
 
 
 def _link(path: str) -> str:
     with host_log.suppress(OSError):
-        return os.readlink(path)
+        return os.readlink(path).removesuffix(" (deleted)")
     return ""

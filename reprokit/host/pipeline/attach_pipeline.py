@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -79,6 +78,12 @@ def attach_to_process(
     Raises:
         BadInput: the process cannot be observed at all, or the pack cannot be written.
     """
+    try:
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess as problem:
+        raise BadInput(f"process {pid} has ended") from problem
+    if options.ends_process:
+        _check_may_end(pid)
     program = running_program.describe_process(pid)
     why_no_stacks = access.check_access(pid)
     request = Request(
@@ -110,7 +115,9 @@ def attach_to_process(
                     state = state.with_missing("stacks", why_no_stacks)
                 state, first_answer_s = _observe(state, program, options)
                 captured = pipeline.capture_result_of(follow_steps(state, pipeline.STEPS))
-                ended = options.ends_process and _end_process(pid, options.grace_s, callbacks.say)
+                ended = options.ends_process and _end_process(
+                    process, options.grace_s, callbacks.say
+                )
                 return Attached(captured, program, first_answer_s, ended)
         finally:
             state.study.close()
@@ -161,7 +168,8 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
             state = _record_graphs(state, program.pid)
         # a compile that advances without end is slow only if it goes on
         is_slow = bool(first.phase in phases.COMPILE_PHASES and options.records_graphs)
-        if (first.kind == "unknown" or is_slow) and outcome.seconds < options.stall_s:
+        is_open = first.kind == "unknown" and first.cause != "ended"
+        if (is_open or is_slow) and outcome.seconds < options.stall_s:
             until = "for" if is_slow else "until it advances, or for"
             state.callbacks.say(f"observing it {until} {options.stall_s:g} s (Ctrl-C ends this)")
             outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)
@@ -202,23 +210,36 @@ def _first_answer(verdict: Verdict, seconds: float) -> Iterator[str]:
         yield f"    {row}"
 
 
-def _end_process(pid: int, grace_s: float, say: Callable[[str], None]) -> bool:
-    """Send SIGTERM to the process, and after ``grace_s`` SIGKILL to it and all below it. Return
-    whether it has ended.
-    """
-    family = process_tree.family_of(pid)
-    say(f"sending SIGTERM to process {pid}; after {grace_s:g} s it is killed")
+def _check_may_end(pid: int) -> None:
+    """Raise BadInput if this user may not send a signal to the process."""
     try:
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, 0)
+    except PermissionError as problem:
+        raise BadInput(f"--then end: this user may not end process {pid}") from problem
     except OSError as problem:
-        if process_tree.has_ended(pid):
-            return True
-        raise BadInput(f"process {pid} cannot be ended: {problem.strerror}") from problem
+        host_log.log_ignored(problem)
+
+
+def _end_process(process: psutil.Process, grace_s: float, say: Callable[[str], None]) -> bool:
+    """Send SIGTERM to the process, and after ``grace_s`` SIGKILL to it and all below it. Return
+    whether this has ended it. A process that got its pid later is left alone.
+    """
+    if not _is_running(process):
+        say(f"process {process.pid} has ended by itself")
+        return False
+    family = process_tree.family_of(process.pid)
+    say(f"sending SIGTERM to process {process.pid}; after {grace_s:g} s it is killed")
+    with host_log.suppress(psutil.Error):
+        process.terminate()
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and not process_tree.has_ended(pid):
+    while time.monotonic() < deadline and any(map(_is_running, family)):
         time.sleep(POLL_S)
-    for process in family:
+    for victim in {*family, *(process_tree.family_of(process.pid) if _is_running(process) else ())}:
         with host_log.suppress(psutil.Error):
-            process.kill()
+            victim.kill()
     time.sleep(POLL_S)
-    return process_tree.has_ended(pid)
+    return not _is_running(process)
+
+
+def _is_running(process: psutil.Process) -> bool:
+    return process.is_running() and not process_tree.has_ended(process.pid)
