@@ -207,9 +207,11 @@ def test_a_process_of_a_different_user_is_refused(tmp_path: Path) -> None:
     """It could not write into the run directory."""
     with subprocess.Popen(["setpriv", "--reuid", "12345", "sleep", "1000"]) as process:
         assert wait_until(lambda: psutil.Process(process.pid).uids().effective == 12345)
-        with pytest.raises(run_inside.CannotRunInside, match="belongs to a different user"):
-            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
-        process.kill()
+        try:
+            with pytest.raises(run_inside.CannotRunInside, match="belongs to a different user"):
+                run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+        finally:
+            process.kill()
 
 
 def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
