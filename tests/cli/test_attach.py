@@ -22,6 +22,7 @@ import pytest
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, find_process, running_program
 from reprokit.host.pipeline import attach_pipeline
+from reprokit.host.watch import blocked_on
 from tests.support.environments import clean_environ
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import CallResult, reprokit
@@ -232,7 +233,7 @@ def test_each_missing_right_has_its_advice(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(os, "geteuid", lambda: uid)
         monkeypatch.setattr(access, "_owner", lambda pid: owner)
         monkeypatch.setattr(access, "_has_ptrace_capability", lambda: has_capability)
-        monkeypatch.setattr(access.blocked_on, "read_proc_file", lambda path: scope)
+        monkeypatch.setattr(blocked_on, "read_proc_file", lambda path: scope)
         return access._advice(pid)
 
     assert "run reprokit as that user, or with sudo" in advice(1000, 1001, False, "0")
