@@ -226,7 +226,7 @@ def test_without_the_right_to_read_memory_the_kernel_answers(tmp_path: Path) -> 
 
 
 def test_each_missing_right_has_its_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A different user, a container and each scope of Yama are told apart."""
+    """A different user, a container and each scope of Yama have different advice."""
     pid = os.getpid()
 
     def advice(uid: int, owner: int, has_capability: bool, scope: str) -> str:
