@@ -55,11 +55,7 @@ def capture_hang_kind(
     """Capture one kind in a fresh process of the interpreter ``python``."""
     causes, phases = EXPECTED[kind]
     mark = uuid.uuid4().hex
-    target = [python, str(KINDS_PROGRAM), kind]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
-    if kind.startswith("gloo_"):
-        target, variables = two_ranks(target)
-        environ |= variables
+    target, environ = _program_of_kind(kind, python, mark)
     options = ["--no-trace", "--stall", str(stall_s), "--timeout", str(deadline_s), *more_options]
     options += ["--on-stall", "end"] if kind in OUTSIDE_COMPILER else []
     with tempfile.TemporaryDirectory() as folder:
@@ -108,11 +104,7 @@ def attach_to_hang_kind(
     """Start one kind plainly, attach to it after ``warm_up_s``, and end it."""
     causes, phases = EXPECTED[kind]
     mark = uuid.uuid4().hex
-    target = [sys.executable, str(KINDS_PROGRAM), kind]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
-    if kind.startswith("gloo_"):
-        target, variables = two_ranks(target)
-        environ |= variables
+    target, environ = _program_of_kind(kind, sys.executable, mark)
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
             target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -139,6 +131,16 @@ def attach_to_hang_kind(
         is_alive,
         verdict["reason"],
     )
+
+
+def _program_of_kind(kind: str, python: str, mark: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of a program that hangs, in which ``mark`` is."""
+    target = [python, str(KINDS_PROGRAM), kind]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HANGS_MARK": mark}
+    if kind.startswith("gloo_"):
+        target, variables = two_ranks(target)
+        environ |= variables
+    return target, environ
 
 
 def kill_marked(mark: str) -> None:

@@ -28,12 +28,8 @@ from tests.support.processes import wait_until
 from tests.support.reprokit_calls import CallResult, reprokit
 
 from ..hangs.kinds import EXPECTED
+from .test_hangs import KINDS, RANKS
 
-KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
-RANKS = (
-    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
-    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
-)
 IDLE = "import time\nprint('ready', flush=True)\ntime.sleep(1000)\n"
 BUSY = "print('ready', flush=True)\nx = 0\nwhile True:\n    x = hash(x) + 1\n"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import tempfile
 import time
@@ -16,7 +15,6 @@ import psutil
 from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, run_inside, running_program
 from reprokit.host.attach.observe import ProcessObserver
@@ -29,7 +27,7 @@ from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import run_directory
-from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.run.run_outcome import RunOutcome, outcome_to_json
 from reprokit.host.system import files, host_log, interrupts, process_tree
 from reprokit.host.watch import stacks
 
@@ -175,13 +173,10 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
             outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)
         if options.has_native_frames:
             outcome = observer.add_native_frames()
-    ending = {
-        f.name: to_json(getattr(outcome, f.name))
-        for f in dataclasses.fields(outcome)
-        if f.name != "stacks"
-    }
     with host_log.suppress(OSError):
-        files.write_json(state.run_path / run_names.RUN_FILE, {**fields, **ending})
+        files.write_json(
+            state.run_path / run_names.RUN_FILE, {**fields, **outcome_to_json(outcome)}
+        )
     return run_steps.state_after_run(state, outcome), first_answer_s
 
 

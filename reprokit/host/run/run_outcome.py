@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from reprokit.core.records.observation import Missing
 from reprokit.core.records.stalls import Stall
+from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.watch.hang_evidence import HangStacks
 
 
@@ -42,3 +45,9 @@ class RunOutcome:
     """Stalls that did not end the run."""
     still_from: int = 0
     """The first round of stacks since the last progress."""
+
+
+def outcome_to_json(outcome: RunOutcome) -> dict[str, Any]:
+    """Return the outcome as JSON values, by the names of its fields; the stacks have own files."""
+    names = (f.name for f in dataclasses.fields(outcome) if f.name != "stacks")
+    return {name: to_json(getattr(outcome, name)) for name in names}

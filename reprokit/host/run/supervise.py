@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import resource
 import shlex
 import signal
@@ -22,7 +21,7 @@ from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import end_program, launch, output
 from reprokit.host.run.restore_run import read_run_file
-from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.run.run_outcome import RunOutcome, outcome_to_json
 from reprokit.host.system import (
     deletion,
     files,
@@ -92,11 +91,7 @@ def run_target_once(
             return child
 
         outcome = _execute(request, run_path, start, missing, show, echo, say)
-    ending = {
-        f.name: to_json(getattr(outcome, f.name))
-        for f in dataclasses.fields(outcome)
-        if f.name != "stacks"
-    }
+    ending = outcome_to_json(outcome)
     host_log.LOGGER.info("the run ended: %s", ending)
     ending["seconds_to_stacks"] = outcome.stacks.seconds_to_stacks
     ending["seconds_to_verdict"] = outcome.stacks.seconds
