@@ -85,7 +85,7 @@ def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
     lines = [
         line
         for line in done.err.strip().splitlines()
-        if not re.match(r"reprokit: (running|\d+ s,) ", line)
+        if not re.match(r"reprokit: (running|\d+ s) ", line)
     ]
     assert len(lines) == 1, done.err  # after a progress line, which appears on slow machines
     assert done.out == ""

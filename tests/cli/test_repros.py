@@ -256,7 +256,7 @@ def test_a_wrong_result_of_only_some_values_has_a_repro_with_them(
     """
     data = tmp_path / "data.txt"
     data.write_text("1e30")
-    words = ("--budget", "20", "--output-dir", tmp_path / "out", "--compare", "--", sys.executable)
+    words = ("--output-dir", tmp_path / "out", "--compare", "--", sys.executable)
     done = capture(*words, write("script.py", VALUES.format(data=data)))
     assert done.kind == "wrong-result", done.out
     text, minimized = Path(done.json["repro"]).read_text(), done.json["minimized"]
