@@ -29,6 +29,7 @@ COMMANDS = {
     "scale": "Measure how compile cost grows with a size, and predict the full size.",
     "schema": "Print the JSON Schema of the output of a command.",
     "show": "Verify a pack and print its contents.",
+    "watch": "Watch a service for days, and write a pack when it locks up.",
     "workarounds": "Find what avoids a failure, and whether compile is worth it.",
 }
 STOPS_GIT = 128

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -303,16 +304,63 @@ def test_a_process_that_ends_is_not_said_to_be_without_progress(tmp_path: Path) 
 
 
 def test_a_process_that_runs_one_child_after_another_advances(tmp_path: Path) -> None:
-    """Its stack is the same at each look, but it waits for a different child."""
+    """Its stack is the same at each look, but it waits for a different child that works."""
     text = (
         "import subprocess\nprint('ready', flush=True)\n"
-        "while True:\n    subprocess.run(['sleep', '0.5'])\n"
+        "while True:\n    subprocess.run(['timeout', '0.5', 'sh', '-c', 'while :; do :; done'])\n"
     )
     with program("-c", text, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         done = attach(process, tmp_path, "--stall", "20")
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert "advances" in done.json["verdict"]["reason"], done.out
+
+
+def test_a_launcher_of_an_idle_program_is_idle(tmp_path: Path) -> None:
+    """It waits for a child that waits for something that may come at any time."""
+    text = (
+        "import subprocess, sys\nprint('ready', flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+    )
+    with program("-c", text, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        wait_until(lambda: psutil.Process(process.pid).children(), 30)
+        done = attach(process, tmp_path, "--stall", "5")
+    assert (done.kind, done.json["verdict"]["cause"]) == ("ok", "idle"), done.out
+
+
+SERVER = """
+import socket, time
+
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+connection, _ = server.accept()
+if READS:
+    connection.recv(100)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_process_with_an_open_request_is_not_idle(reads: bool, tmp_path: Path) -> None:
+    """Data that nobody read wait. Data that were read wait only on a port that answers."""
+    with program("-c", f"READS = {reads}" + SERVER, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        with socket.create_connection(("127.0.0.1", int(port))) as client:
+            client.send(b"request")
+            time.sleep(3)
+            words = ("--stall", "60", "--stalled-for", "2m")
+            done = attach(process, tmp_path, *words, "--port", port)
+            unnamed = attach(process, tmp_path, *words)
+    cause = "unanswered-requests"
+    assert (done.kind, done.json["verdict"]["cause"]) == ("hang", cause), done.out
+    state = "no answer" if reads else "not been read"
+    assert f"1 request to port {port} has {state}, the oldest for" in done.json["verdict"]["reason"]
+    assert "(120 s of them before this observation)" in done.json["verdict"]["reason"]
+    again = reprokit("pack", "--json", done.run_dir)
+    assert again.json["verdict"] == done.json["verdict"]
+    assert unnamed.json["verdict"]["cause"] == ("idle" if reads else cause), unnamed.out
 
 
 def test_only_the_same_process_is_ended(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import time
 
 from reprokit.cli import main as command_line
 
-
 ADDITIONS, REFERENCE_S = 1_000_000, 0.03
 
 

@@ -42,6 +42,18 @@ if TYPE_CHECKING:
     help="Without progress for this long it hangs; the first answer does not wait for this.",
 )
 @shared.option(
+    "--stalled-for",
+    type=option_types.SECONDS,
+    help="For this long it has not advanced already, as its log shows.",
+)
+@shared.option(
+    "--port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="It answers every request on this TCP port: with an open request it is not idle.",
+)
+@shared.option(
     "--native",
     is_flag=True,
     help="Read native frames too, which stops the process for about 0.2 s.",
@@ -85,6 +97,8 @@ def attach(
     name: str | None,
     job: str | None,
     stall: float,
+    stalled_for: float | None,
+    ports: tuple[int, ...],
     native: bool,
     graphs: bool,
     budget: float,
@@ -124,7 +138,16 @@ def attach(
     if graphs:
         run_inside.find_gdb()
         _ask_consent(chosen, yes)
-    options = attach_pipeline.AttachOptions(stall, native, graphs, budget, then == "end", grace)
+    options = attach_pipeline.AttachOptions(
+        stall_s=stall,
+        stalled_s=stalled_for or 0.0,
+        ports=ports,
+        has_native_frames=native,
+        records_graphs=graphs,
+        budget_s=budget,
+        ends_process=then == "end",
+        grace_s=grace,
+    )
     with terminal.LiveStatus(is_quiet=as_json) as live:
         attached = attach_pipeline.attach_to_process(
             chosen,

@@ -7,14 +7,22 @@ whole of ``--stall`` is called a hang.
 from __future__ import annotations
 
 from reprokit.core.judge.hangs import hang_causes, ranks, waiting
+from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.stalls import IDLE
+from reprokit.core.records.process_state import WaitingRequest
+from reprokit.core.records.stalls import INSIDE
+
+UNANSWERED = "unanswered-requests"
+"""The cause of a hang in which clients wait although every thread waits for a request."""
 
 UNSURE_WITHOUT_NATIVE_FRAMES = hang_causes.CAUSES_WITH_NATIVE_FRAMES | {"python-loop"}
 """Causes that look the same in Python's stack as a lock or a loop in native code."""
+
+MAX_WAITS = 4
+"""Threads whose wait a sentence describes."""
 
 ENDED = "it ended while it was observed"
 """The last progress of a process that ended; how it ended cannot be seen."""
@@ -58,10 +66,17 @@ def judge_attached(seen: Observation) -> Verdict | None:
     if seen.last_progress:
         why = f"{what} advances, {doing}: {seen.last_progress}"
         return verdict_of("ok", cause.name, why)
-    stall = waiting.classify_stall(seen)
-    if stall.state == IDLE:
-        return verdict_of("ok", "idle", f"{what} is idle: {stall.detail}")
-    still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s, {doing}"
+    is_inside = waiting.classify_stall(seen).state == INSIDE
+    waits = None if is_inside else waiting.waits_of_tree(seen)
+    if waits:
+        lost = _cause_of_requests(seen, waits)
+        if lost is None:
+            return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(waits[:MAX_WAITS])}")
+        cause = lost
+    still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s"
+    if seen.quiet_before_s:
+        still += f" ({seen.quiet_before_s:.0f} s of them before this observation)"
+    still += f", {doing}"
     because = f"{cause.name}: {cause.detail}"
     if cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
         because += "; native code may be the cause instead, which --native shows"
@@ -69,6 +84,29 @@ def judge_attached(seen: Observation) -> Verdict | None:
         more = "it was not observed for long enough to call it a hang"
         return verdict_of("unknown", cause.name, f"{still}, {because}; {more}")
     return verdict_of("hang", cause.name, f"{still}, {because}")
+
+
+def _cause_of_requests(seen: Observation, waits: tuple[str, ...]) -> Cause | None:
+    """Return the cause if clients wait although the process waits for a request; None if none does.
+
+    A request that arrived during the observation may still get its answer.
+    """
+    least_s = min(seen.seconds, seen.quiet_limit_s)
+    waiting_ones = [r for r in seen.evidence.requests if r.seconds >= least_s]
+    if not waiting_ones:
+        return None
+    detail = f"{_describe_requests(waiting_ones)}, while every thread waits: "
+    return Cause(UNANSWERED, detail + "; ".join(waits[:MAX_WAITS]), path=waits)
+
+
+def _describe_requests(requests: list[WaitingRequest]) -> str:
+    oldest = requests[0]
+    count = len(requests)
+    verb = "has" if count == 1 else "have"
+    state = f"{verb} {'not been read' if oldest.state == 'unread' else 'no answer'}"
+    noun = "request" if count == 1 else "requests"
+    ports = ", ".join(str(port) for port in sorted({r.port for r in requests}))
+    return f"{count} {noun} to port {ports} {state}, the oldest for {oldest.seconds:.0f} s"
 
 
 def _has_native_frames(seen: Observation) -> bool:

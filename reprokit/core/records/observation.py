@@ -63,6 +63,8 @@ class Observation:
     """
     quiet_limit_s: float = 60.0
     """A run that was quiet for longer than this did not advance."""
+    quiet_before_s: float = 0.0
+    """The part of ``quiet_s`` before the observation, as ``attach --stalled-for`` states it."""
     last_progress: str = ""
     """What the last sign of progress was."""
     endless_line: str = ""

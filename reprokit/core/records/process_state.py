@@ -93,7 +93,20 @@ class GpuUse:
     memory_bytes: int = 0
 
 
-_Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse)
+@dataclass(frozen=True)
+class WaitingRequest:
+    """A connection to a TCP port of the program whose last data wait."""
+
+    port: int
+    pid: int
+    """The process that has the connection open; 0 if the program has not accepted it."""
+    seconds: float
+    """Since the data arrived."""
+    state: str
+    """``unread``, or ``unanswered`` if the program has read them."""
+
+
+_Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse, WaitingRequest)
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,8 @@ class Evidence:
     processes: tuple[ProcessState, ...] = ()
     locks: tuple[HeldLock, ...] = ()
     gpus: tuple[GpuUse, ...] = ()
+    requests: tuple[WaitingRequest, ...] = ()
+    """Of a process that was attached to; the oldest is first."""
     generated_lines: dict[str, str] | None = None
     """``file:line`` of generated code on a stack -> the source text of that line."""
     lock_file: str = ""
@@ -126,6 +141,7 @@ def evidence_from_json(data: Any) -> Evidence:
         tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
         tuple(x for r in _rows(data, "locks") if (x := _record(HeldLock, r)) is not None),
         tuple(g for r in _rows(data, "gpus") if (g := _record(GpuUse, r)) is not None),
+        tuple(w for r in _rows(data, "requests") if (w := _record(WaitingRequest, r)) is not None),
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
 
 from reprokit.core.judge import attached
+from reprokit.core.judge.hangs import waiting
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import BUSY_SHARE, Evidence
 from reprokit.core.shared.contract import run_names
+from reprokit.host.attach import open_requests
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import host_log, interrupts, process_tree
@@ -33,14 +36,15 @@ DUMPS_PER_STALL = 6
 class ProcessObserver:
     """Observes one process tree. :meth:`look` comes first, and takes about two seconds."""
 
-    def __init__(self, request: Request, run_path: Path) -> None:
-        self._root, self._stall_s = request.attached_pid, request.stall_s
+    def __init__(self, request: Request, run_path: Path, ports: Collection[int] = ()) -> None:
+        self._root, self._stall_s, self._ports = request.attached_pid, request.stall_s, ports
+        self._quiet_before_s = request.quiet_before_s
         self._watch = Sampler(run_path / run_names.SAMPLES_FILE, self._root)
         follower = JournalFollower(run_path / run_names.JOURNAL_FOLDER, request.line_repeats)
         self._gatherer = EvidenceGatherer(run_path, self._root, follower, self._watch)
         self._began, self._started = time.monotonic(), time.time()
         self._progress, self._missing = "", list[Missing]()
-        self._evidence = Evidence()
+        self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
     def look(self) -> RunOutcome:
@@ -73,6 +77,7 @@ class ProcessObserver:
                 if time.monotonic() - dumped >= gap:
                     dumped = time.monotonic()
                     self._gatherer.dumper.dump_round([self._main().pid])
+                    self._seen = self._observation()
                     self._check_stacks()
         if self._is_alive():
             self._gather()
@@ -81,7 +86,7 @@ class ProcessObserver:
     def add_native_frames(self) -> RunOutcome:
         """Read the native frames too, which stops the process for about 0.2 s."""
         self._evidence = self._gatherer.add_native_evidence(
-            self._evidence, self._observation(), is_asked=True
+            self._evidence, self._seen, is_asked=True
         )
         self._gatherer.write_evidence(self._evidence)
         return self._outcome()
@@ -94,13 +99,18 @@ class ProcessObserver:
     def _gather(self) -> None:
         self._gatherer.gather_quietly(self._main())
         self._check_samples()
-        self._evidence = self._gatherer.make_evidence(self._began)
+        family = [process.pid for process in process_tree.family_of(self._root)]
+        self._evidence = dataclasses.replace(
+            self._gatherer.make_evidence(self._began),
+            requests=open_requests.find_waiting_requests(family, self._ports),
+        )
+        self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)
         self._check_stacks()
 
     def _check_stacks(self) -> None:
         """Note a change of the stack of the main process in the last rounds."""
-        seen = recent_dumps.only_recent(self._observation(), DUMP_ROUNDS)
+        seen = recent_dumps.only_recent(self._seen, DUMP_ROUNDS)
         phase = location.phase_at_work(seen)[0]
         if not self._progress and location.has_moved(seen, phase):
             self._progress = "its stack changed while it was observed"
@@ -113,7 +123,7 @@ class ProcessObserver:
         if working := self._watch.working_children(main):
             self._progress = f"{working[0]} works for it"
             return
-        phase = location.phase_at_work(self._observation())[0]
+        phase = location.phase_at_work(self._seen)[0]
         if phase in phases.COMPILE_PHASES:
             return
         if self._watch.is_transferring():
@@ -134,16 +144,18 @@ class ProcessObserver:
         return bool(before) and not before & children
 
     def _main(self) -> MainProcess:
-        return main_process.find_by_stacks(self._gatherer.dumper.dumps, self._root)
+        return MainProcess(self._seen.main_pid or self._root, tid=self._seen.working_tid)
 
     def _observation(self) -> Observation:
-        main = self._main()
-        return Observation(
-            dumps=tuple(self._gatherer.dumper.dumps),
-            evidence=self._evidence,
-            main_pid=main.pid,
-            working_tid=main.tid,
-            is_attached=True,
+        main = main_process.find_by_stacks(self._gatherer.dumper.dumps, self._root)
+        return waiting.choose_stuck_process(
+            Observation(
+                dumps=tuple(self._gatherer.dumper.dumps),
+                evidence=self._evidence,
+                main_pid=main.pid,
+                working_tid=main.tid,
+                is_attached=True,
+            )
         )
 
     def _elapsed(self) -> float:
@@ -168,7 +180,7 @@ class ProcessObserver:
             is_timed_out=True,
             is_stalled=False,
             is_interrupted=False,
-            quiet_s=0.0 if self._progress else round(self._elapsed(), 3),
+            quiet_s=(0.0 if self._progress else round(self._quiet_before_s + self._elapsed(), 3)),
             last_progress=self._progress,
             seconds=round(self._elapsed(), 3),
             cpu_s=round(used, 3),

@@ -60,6 +60,12 @@ def describe_process(pid: int) -> RunningProgram:
     return RunningProgram(pid, argv, cwd, _interpreter(pid, argv, cwd, variables), variables)
 
 
+def works_below(pid: int, folder: Path) -> bool:
+    """Return whether ``folder`` is in the working directory of a process."""
+    place = _link(f"/proc/{pid}/cwd")
+    return bool(place) and (Path(place) == folder or Path(place) in folder.parents)
+
+
 def _interpreter(pid: int, argv: tuple[str, ...], cwd: str, variables: dict[str, str]) -> str:
     """Return the interpreter as the process was started with it.
 

@@ -41,7 +41,11 @@ class AttachOptions:
     """What the user asks of an attachment."""
 
     stall_s: float = 30.0
-    """No progress for this long, from the start of the observation, is a hang."""
+    """No progress for this long is a hang."""
+    stalled_s: float = 0.0
+    """For this long the process had not advanced when the observation began."""
+    ports: tuple[int, ...] = ()
+    """TCP ports on which the process answers every request."""
     has_native_frames: bool = False
     """Read native frames too, which stops the process for about 0.2 s."""
     records_graphs: bool = False
@@ -95,6 +99,7 @@ def attach_to_process(
         compares=False,
         escalate=False,
         attached_pid=pid,
+        quiet_before_s=options.stalled_s,
     )
     with interrupts.deferred():
         run_dir = _create_directory(output, request.target.label, program)
@@ -128,8 +133,7 @@ def _create_directory(
     """Create the run directory, outside of the working directory of the process unless the user
     names it.
     """
-    here, folder = os.getcwd(), Path(program.cwd or "/nonexistent")
-    if output is None and (folder == Path(here) or folder in Path(here).parents):
+    if output is None and running_program.works_below(program.pid, Path.cwd()):
         name = f"{label}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         output = Path(tempfile.mkdtemp(prefix="reprokit-out-")) / name
     return run_directory.create_run_directory(output, label)
@@ -156,7 +160,9 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
         f" times; {does or 'nothing is stopped, signalled or written there'}; the files are in"
         f" {state.run_path}"
     )
-    with contextlib.closing(ProcessObserver(state.request, state.run_path)) as observer:
+    with contextlib.closing(
+        ProcessObserver(state.request, state.run_path, options.ports)
+    ) as observer:
         outcome = observer.look()
         first = _judge(state, outcome)
         first_answer_s = round(time.time() - psutil.Process().create_time(), 2)
@@ -167,7 +173,7 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
         # a compile that advances without end is slow only if it goes on
         is_slow = bool(first.phase in phases.COMPILE_PHASES and options.records_graphs)
         is_open = first.kind == "unknown" and first.cause != "ended"
-        if (is_open or is_slow) and outcome.seconds < options.stall_s:
+        if (is_open or is_slow) and outcome.quiet_s < options.stall_s:
             until = "for" if is_slow else "until it advances, or for"
             state.callbacks.say(f"observing it {until} {options.stall_s:g} s (Ctrl-C ends this)")
             outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)

@@ -110,6 +110,8 @@ class Request:
     """The file of artifacts that a factory target saves at its end, or loads before its calls."""
     attached_pid: int = 0
     """The process that was observed while it ran; 0 for a target that reprokit starts."""
+    quiet_before_s: float = 0.0
+    """For this long that process had not advanced before, as the user or ``watch`` states."""
     variables: dict[str, str] = field(default_factory=dict)
     """Additional environment variables of the target, for a follow-up run."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.core.judge.hangs import ranks
+from reprokit.core.judge.hangs import ranks, waiting
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import main_process, phases
@@ -167,6 +167,7 @@ def read_observation(
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid or request.attached_pid else None,
         quiet_limit_s=request.quiet_limit_s,
+        quiet_before_s=request.quiet_before_s,
         last_progress=private_names.get_redactor().redact_text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,
@@ -220,6 +221,8 @@ def read_observation(
         stderr_tail=stderr_tail,
         oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
     )
+    if request.attached_pid:
+        seen = waiting.choose_stuck_process(seen)
     return seen if raiser else ranks.choose_waiting_rank(seen)
 
 

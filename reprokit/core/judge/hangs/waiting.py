@@ -8,7 +8,7 @@ come at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from reprokit.core.judge.hangs import hang_causes
@@ -19,7 +19,7 @@ from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, threads_of
 from reprokit.core.records.dumps import ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import BUSY_SHARE, ThreadState
+from reprokit.core.records.process_state import BUSY_SHARE, ProcessState, ThreadState
 from reprokit.core.records.stalls import IDLE, INSIDE, OUTSIDE, Stall
 
 MAX_FRAMES = 12
@@ -41,6 +41,7 @@ _WAITS = (
 """Condition, queue, event, semaphore, join and future of the standard library. A plain lock has no
 frame.
 """
+_CHILD_WAITS = frozenset({"wait4", "waitid"})
 _MAX_DEPTH = 4
 """The innermost frames that are searched for such a wait."""
 
@@ -70,6 +71,46 @@ def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Sta
         texts = [text for threads in waits for text in threads or ()]
         return replace(_stall(IDLE, seen), detail="; ".join(dict.fromkeys(texts[:4])))
     return _stall(OUTSIDE, seen)
+
+
+def waits_of_tree(seen: Observation) -> tuple[str, ...] | None:
+    """Describe what each process waits in, if all are idle or wait for each other; None otherwise.
+
+    A launcher that waits for an idle service is idle too.
+    """
+    found: dict[str, None] = {}
+    for process in seen.evidence.processes:
+        texts = _waits_of_process(seen, process)
+        if texts is None:
+            return None
+        of_process = f"process {process.pid}: " if len(seen.evidence.processes) > 1 else ""
+        found.update(dict.fromkeys(of_process + text for text in texts))
+    return tuple(found) or None
+
+
+def choose_stuck_process(seen: Observation) -> Observation:
+    """Return the observation of a process tree with a Python process as its main process that
+    neither is idle nor waits for one of the tree, if the main process does.
+    """
+    pythons = {dump.pid for dump in seen.dumps if dump.threads}
+    main = seen.evidence.process_of_pid(seen.main_pid)
+    if main is None or _is_inside(seen, is_first=True) or _waits_of_process(seen, main) is None:
+        return seen
+    for process in seen.evidence.processes:
+        if process.pid in pythons - {main.pid} and _waits_of_process(seen, process) is None:
+            return replace(seen, main_pid=process.pid, working_tid=0)
+    return seen
+
+
+def _waits_of_process(seen: Observation, process: ProcessState) -> tuple[str, ...] | None:
+    """Describe what each thread of a process of a tree waits in; None if one does not wait."""
+    tree = {p.pid for p in seen.evidence.processes if p.pid != process.pid}
+    if any(dump.threads and dump.pid == process.pid for dump in seen.dumps):
+        return _idle_threads(seen, process.pid, tree)
+    # a program that is not written in Python
+    main = next((t for t in process.threads if t.tid == process.pid), None)
+    how = main is not None and not process.is_stopped and _system_call_wait(main, tree)
+    return (f"it waits in {how}",) if how else None
 
 
 def is_running(seen: Observation) -> bool:
@@ -131,9 +172,11 @@ def _is_compiled(thread: ThreadStack) -> bool:
     )
 
 
-def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
+def _idle_threads(
+    seen: Observation, pid: int, tree: Collection[int] = ()
+) -> tuple[str, ...] | None:
     """Describe what each Python thread of ``pid`` waits in; None if a thread is not idle, or if
-    that is not known.
+    that is not known. A thread that waits for one of the processes ``tree`` is idle.
     """
     process = seen.evidence.process_of_pid(pid)
     threads = next(iter(threads_of(only_recent(seen), pid)[-1:]), None)
@@ -145,25 +188,38 @@ def _idle_threads(seen: Observation, pid: int) -> tuple[str, ...] | None:
         if is_service(thread) and not thread.is_main:
             continue
         state = states.get(thread.tid or (pid if thread.is_main else 0))
-        how = _waits_in(thread, state) if state is not None else ""
+        how = _waits_in(thread, state, tree) if state is not None else ""
         if not how:
             return None
         texts.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
     return tuple(texts)
 
 
-def _waits_in(thread: ThreadStack, state: ThreadState) -> str:
+def _waits_in(thread: ThreadStack, state: ThreadState, tree: Collection[int]) -> str:
     """Return the call in which an idle thread waits; empty if the thread is not idle."""
-    if (state.want or 0.0) > BUSY_SHARE:
-        return ""
-    if state.syscall in _POLLS or state.syscall in _SLEEPS:
-        return state.syscall
-    if state.syscall in _READS:
-        return f"{state.syscall} of {state.waits_for}" if _PEER.fullmatch(state.waits_for) else ""
-    if state.syscall not in ("futex", ""):
+    if how := _system_call_wait(state, tree):
+        return how
+    if state.syscall not in ("futex", "") or (state.want or 0.0) > BUSY_SHARE:
         return ""
     files, functions = _WAITS
     for frame in fr.normalise_frames(thread.frames)[:_MAX_DEPTH]:
         if files.fullmatch(frame.file) and functions.fullmatch(frame.function.rsplit(".", 1)[-1]):
             return frame.function
+    return ""
+
+
+def _system_call_wait(state: ThreadState, tree: Collection[int]) -> str:
+    """Return the system call in which a thread waits for something that may come at any time, or
+    for a process of the tree.
+    """
+    if (state.want or 0.0) > BUSY_SHARE:
+        return ""
+    if state.syscall in _POLLS or state.syscall in _SLEEPS:
+        return state.syscall
+    if state.syscall in _CHILD_WAITS and tree:
+        return state.syscall
+    if state.syscall in _READS:
+        peers = {int(pid) for pid in re.findall(r"\bprocess (\d+)", state.waits_for)}
+        is_peer = _PEER.fullmatch(state.waits_for) or peers & set(tree)
+        return f"{state.syscall} of {state.waits_for}" if is_peer else ""
     return ""

@@ -1,0 +1,134 @@
+"""``reprokit watch``: watch a service for days, and write a pack when it locks up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprokit.cli.shared import option_types, out, terminal
+from reprokit.cli.shared import options as shared
+
+if TYPE_CHECKING:
+    from reprokit.host.service.watch_loop import WatchResult
+
+
+@shared.target_command(
+    epilog=(
+        "Exit codes: of a command, its own; of a PID, 0 it ended or you ended the watch without a"
+        " lock-up, 1 there was a lock-up; 2 wrong usage."
+    )
+)
+@click.argument("pid", type=click.IntRange(min=2), required=False)
+@shared.option(
+    "--match",
+    "name",
+    metavar="NAME",
+    help="The process whose command line contains NAME.",
+)
+@shared.option(
+    "--stall",
+    type=option_types.SECONDS,
+    default="2m",
+    show_default=True,
+    help="Report a lock-up at most this long after it began.",
+)
+@shared.option(
+    "--packs",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Keep at most this many packs, one per signature; later lock-ups are only reported.",
+)
+@shared.option(
+    "--port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="It answers every request on this TCP port; other ports are learned from their traffic.",
+)
+@shared.OUTPUT_DIR
+@shared.JSON
+@click.pass_context
+def watch(
+    ctx: click.Context,
+    pid: int | None,
+    name: str | None,
+    stall: float,
+    packs: int,
+    ports: tuple[int, ...],
+    output_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Watch a service for days, and write a pack for each new lock-up.
+
+    A lock-up is a process that makes no progress in the compiler, in compiled code, in a collective
+    or in a lock, or requests that wait while nothing runs. An idle process has not locked up. The
+    process and all processes below it are read from outside; they are never stopped or ended, and
+    the watch goes on after a lock-up.
+
+    A command after -- runs unchanged, with your terminal. Signals to reprokit are sent to it, and
+    its exit status is that of reprokit. With --json, its output goes to stderr.
+
+    \b
+    Examples:
+      reprokit watch 4242
+      reprokit watch --match api_server --stall 5m
+      reprokit watch -- python serve.py --port 8000
+    """
+    from reprokit.core.shared.errors import BadInput
+    from reprokit.host.attach import find_process
+    from reprokit.host.request.target import parse_command
+    from reprokit.host.service import watch_loop
+    from reprokit.host.service.service_watch import WatchOptions
+
+    command = ctx.meta.get("command")
+    if sum(word is not None for word in (pid, name, command)) != 1:
+        raise BadInput("name one process: a PID, --match NAME or -- COMMAND")
+    options = WatchOptions(stall, packs, ports)
+    with terminal.LiveStatus(is_plain=True) as live:
+        if command is not None:
+            parse_command(command)
+            label = Path(command[0]).name
+            output = watch_loop.create_output(output_dir, label)
+            result = watch_loop.watch_command(
+                command, output, options, live.show_message, 2 if as_json else None
+            )
+        else:
+            if name is not None:
+                chosen = find_process.find_by_name(name)
+            else:
+                chosen = find_process.check_pid(pid or 0)
+            output = watch_loop.create_output(output_dir, str(chosen), chosen)
+            result = watch_loop.watch_process(chosen, output, options, live.show_message)
+        live.show_message(describe_end(result))
+    if as_json:
+        out.RESULTS.print_json(to_json(result, output))
+    ctx.exit(exit_code(result))
+
+
+def to_json(result: WatchResult, output: Path) -> dict[str, Any]:
+    """Return the object that ``--json`` prints; later versions only add keys."""
+    from dataclasses import asdict
+
+    return {**asdict(result), "output": str(output)}
+
+
+def exit_code(result: WatchResult) -> int:
+    """Return the status of the command, as a shell reports it, or whether there was a lock-up."""
+    if result.exit_status is not None:
+        return result.exit_status if result.exit_status >= 0 else 128 - result.exit_status
+    return 1 if result.lock_ups else 0
+
+
+def describe_end(result: WatchResult) -> str:
+    """Return one line about the whole watch."""
+    what = "command" if result.exit_status is not None else "process"
+    end = "goes on; the watch ended" if result.is_interrupted else "ended"
+    count, packs = len(result.lock_ups), sum(bool(one.pack) for one in result.lock_ups)
+    return (
+        f"{what} {result.pid} {end} after {result.seconds:.0f} s: {count} lock-up"
+        f"{'s' * (count != 1)}, {packs} pack{'s' * (packs != 1)}; the watch used"
+        f" {result.cpu_s:.1f} CPU-seconds"
+    )

@@ -1,0 +1,105 @@
+"""Look at a process tree once: is it idle, or where is it, and has it moved since the last look?"""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.judge.hangs import waiting
+from reprokit.core.judge.stacks import evidence, location, main_process, phases
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.records.observation import Observation
+from reprokit.host.system import host_log, process_tree
+from reprokit.host.watch import blocked_on
+from reprokit.host.watch.proc_snapshot import ProcSampler
+from reprokit.host.watch.stacks import StackDumper
+
+LOOKS_PER_RETRY = 20
+"""A process whose stack could not be read in time is tried again after this many looks."""
+COMPILER_FILES = ("torch/_", "torch/fx/", "triton/")
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a process tree is that is not idle. At equal positions nothing has moved."""
+
+    pid: int
+    tid: int
+    phase: str
+    stack: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a process tree."""
+
+    position: Position | None
+    """None if every process is idle, or if no stack could be read."""
+    is_readable: bool
+    switches: int = 0
+    """How often the working thread has waited for something since it started (proc(5), status)."""
+
+
+class TreeReader:
+    """Looks at a process tree from outside; one look costs about 50 ms of CPU per process."""
+
+    def __init__(self, root_pid: int, folder: Path) -> None:
+        self._root = root_pid
+        (folder / "stacks").mkdir(parents=True, exist_ok=True)
+        self._dumper = StackDumper(folder)
+        self._looks = 0
+
+    def look(self) -> Look:
+        """Read the stacks and the states of all processes once."""
+        family = [process.pid for process in process_tree.family_of(self._root)]
+        sampler = ProcSampler()
+        sampler.take_sample(family)
+        self._looks += 1
+        if self._looks % LOOKS_PER_RETRY == 0:
+            self._dumper.retry_failed_tools()
+        dumps = self._dumper.dump_round([pid for pid in family if process_tree.is_python(pid)])
+        main = main_process.find_by_stacks(dumps, self._root)
+        seen = waiting.choose_stuck_process(
+            Observation(
+                dumps=tuple(dumps),
+                evidence=sampler.make_evidence({}, {}),
+                main_pid=main.pid,
+                working_tid=main.tid,
+                is_attached=True,
+            )
+        )
+        phase = location.phase_at_work(seen)[0]
+        is_inside = phase in phases.COMPILE_PHASES or phase in ("kernel-run", "collective")
+        is_readable = any(dump.threads for dump in dumps)
+        if not is_readable or (not is_inside and waiting.waits_of_tree(seen)):
+            return Look(None, is_readable)
+        pid, tid = seen.main_pid or self._root, seen.working_tid
+        position = Position(pid, tid, phase or "", _stack(seen, phase))
+        return Look(position, True, _waits_so_far(pid, tid or pid))
+
+    def close(self) -> None:
+        """Release the threads."""
+        self._dumper.close()
+
+
+def _stack(seen: Observation, phase: str | None) -> tuple[str, ...]:
+    """Return what must not move: the frames of the compiler, or outside of it all lines."""
+    stack = next(iter(evidence.main_stacks(seen)[-1:]), ())
+    if phase in phases.COMPILE_PHASES:
+        return tuple(fr.show_frame(f) for f in stack if f.file.startswith(COMPILER_FILES))
+    return tuple(f"{f.file}:{f.line} in {f.function}" for f in stack)
+
+
+def _waits_so_far(pid: int, tid: int) -> int:
+    with host_log.suppress(ValueError):
+        for line in blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/status").splitlines():
+            if line.startswith("voluntary_ctxt_switches:"):
+                return int(line.split()[1])
+    return 0
+
+
+def own_cpu_s() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -1,0 +1,71 @@
+"""Decide from looks at a process tree when it has not moved for long enough to be examined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from reprokit.host.service.look import Look, Position
+
+CHECK_S = 5.0
+"""An examination of a suspect takes about this long."""
+MAX_BACKOFF = 16
+SWITCHES_PER_S = 1.0
+"""A thread that calls the same compiled code again and again waits in between for its work."""
+UNSURE_FACTOR = 4
+"""A thread in compiled code that waits now and then is examined after this many times the limit."""
+
+
+@dataclass
+class Stillness:
+    """Follows the position of a process tree."""
+
+    stall_s: float
+    """A lock-up is to be reported at most this long after it began."""
+    gap_s: float
+    """Seconds between two looks."""
+    position: Position | None = None
+    is_reported: bool = False
+    """The lock-up at this position was reported."""
+    _began: float = 0.0
+    _last: float = 0.0
+    _switches: int = 0
+    _is_unsure: bool = False
+    _factor: int = field(default=1)
+
+    def add_look(self, look: Look, now: float) -> None:
+        """Add a look at ``now``, in seconds."""
+        if not look.is_readable:
+            return
+        position, self._last = look.position, now
+        if position is None or position != self.position:
+            self.position, self._began, self._factor = position, now, 1
+            self.is_reported = self._is_unsure = False
+        elif position.phase in ("kernel-run", "eager"):
+            waits = look.switches - self._switches
+            self._is_unsure |= waits > SWITCHES_PER_S * self.gap_s
+        self._switches = look.switches
+
+    @property
+    def still_s(self) -> float:
+        """Seconds between the first and the last look at this position."""
+        return self._last - self._began if self.position else 0.0
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the tree has not moved for so long that it is to be examined now."""
+        return self.left_s <= 0.0
+
+    @property
+    def left_s(self) -> float:
+        """Seconds from the last look until the tree is a suspect, if it does not move."""
+        if self.position is None or self.is_reported:
+            return math.inf
+        factor = self._factor * (UNSURE_FACTOR if self._is_unsure else 1)
+        # it may have begun directly after the look before the first one at this position
+        enough_s = max(self.stall_s - self.gap_s - CHECK_S, self.stall_s / 2)
+        return enough_s * factor - self.still_s
+
+    def clear(self) -> None:
+        """The examination found no lock-up: examine this position later, and then less often."""
+        self._factor = min(self._factor * 2, MAX_BACKOFF)
