@@ -74,6 +74,32 @@ class AttachDocument(CaptureDocument):
     process: ProcessKeys
 
 
+class LockUpKeys(TypedDict):
+    """A lock-up of a service."""
+
+    time: Annotated[float, msgspec.Meta(description="seconds since the epoch")]
+    still_s: Annotated[float, msgspec.Meta(description="nothing had moved for at least this long")]
+    phase: str
+    cause: str
+    reason: str
+    signature: str
+    title: str
+    is_new: bool
+    pack: Annotated[str, msgspec.Meta(description="empty if it was not kept")]
+
+
+class WatchDocument(SchemaVersion):
+    """What ``reprokit watch --json`` prints at its end."""
+
+    pid: int
+    lock_ups: list[LockUpKeys]
+    seconds: float
+    cpu_s: CpuSeconds
+    exit_status: Annotated[int | None, msgspec.Meta(description="of a command")]
+    is_interrupted: bool
+    output: PathText
+
+
 class GrowthLaw(TypedDict):
     """How a cost grows, and the prediction with its interval."""
 

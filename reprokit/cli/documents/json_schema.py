@@ -57,6 +57,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         capture_documents.RefusedScaleDocument,
     ),
     "show": (pack_documents.ShowDocument, pack_documents.ShownFileDocument),
+    "watch": (capture_documents.WatchDocument,),
     "workarounds": (study_documents.WorkaroundsDocument,),
 }
 """The documents of each command, without the error that each may print instead."""

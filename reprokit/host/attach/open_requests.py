@@ -89,7 +89,7 @@ def list_connections() -> list[Connection]:
             states = 1 << ESTABLISHED | 1 << LISTEN
             body = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, 1 << (INFO - 1), states)
             head = struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP_REQUEST, 1, 0)
-            link.sendto(head + body, (0, 0))
+            link.send(head + body)
             found += _read_answer(link)
     return found
 

@@ -165,6 +165,6 @@ def _handlers(
 
 def _is_in_foreground() -> bool:
     """Return whether the terminal sends its signals to this group, and so to the command."""
-    with contextlib.suppress(OSError, ValueError):
+    with host_log.suppress(OSError, ValueError):
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     return False
