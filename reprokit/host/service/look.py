@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import resource
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from reprokit.core.judge.hangs import waiting
 from reprokit.core.judge.stacks import evidence, location, main_process, phases
 from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
 from reprokit.host.system import host_log, process_tree
 from reprokit.host.watch import blocked_on
@@ -42,13 +44,17 @@ class Look:
 
 
 class TreeReader:
-    """Looks at a process tree from outside; one look costs about 50 ms of CPU per process."""
+    """Looks at a process tree from outside. A look costs about 50 ms of CPU for each process that
+    ran since the last one.
+    """
 
     def __init__(self, root_pid: int, folder: Path) -> None:
         self._root = root_pid
         (folder / "stacks").mkdir(parents=True, exist_ok=True)
         self._dumper = StackDumper(folder)
         self._looks = 0
+        self._dumps: dict[int, tuple[float, Dump]] = {}
+        """The last dump of each process, and the seconds that its threads had run before it."""
 
     def look(self) -> Look:
         """Read the stacks and the states of all processes once."""
@@ -58,7 +64,7 @@ class TreeReader:
         self._looks += 1
         if self._looks % LOOKS_PER_RETRY == 0:
             self._dumper.retry_failed_tools()
-        dumps = self._dumper.dump_round([pid for pid in family if process_tree.is_python(pid)])
+        dumps = self._read_stacks([pid for pid in family if process_tree.is_python(pid)])
         main = main_process.find_by_stacks(dumps, self._root)
         seen = waiting.choose_stuck_process(
             Observation(
@@ -77,6 +83,20 @@ class TreeReader:
         pid, tid = seen.main_pid or self._root, seen.working_tid
         position = Position(pid, tid, phase or "", _stack(seen, phase))
         return Look(position, True, _waits_so_far(pid, tid or pid))
+
+    def _read_stacks(self, pids: list[int]) -> list[Dump]:
+        """Return a dump of each process. A process whose threads did not run has its last one."""
+        ran = {pid: process_tree.cpu_seconds(pid)[0] for pid in pids}
+        kept = {
+            pid: dump
+            for pid, (seconds, dump) in self._dumps.items()
+            if ran.get(pid) == seconds and dump.threads
+        }
+        taken = self._dumper.dump_round([pid for pid in pids if pid not in kept])
+        number = self._dumper.number
+        dumps = [*taken, *(dataclasses.replace(dump, number=number) for dump in kept.values())]
+        self._dumps = {dump.pid: (ran[dump.pid], dump) for dump in dumps}
+        return sorted(dumps, key=lambda dump: dump.pid)
 
     def close(self) -> None:
         """Release the threads."""

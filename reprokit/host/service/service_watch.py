@@ -13,7 +13,7 @@ from reprokit.host.attach import open_requests
 from reprokit.host.service import look as look_module
 from reprokit.host.service.answering_ports import AnsweringPorts
 from reprokit.host.service.examination import Examination, Finding
-from reprokit.host.service.stillness import Stillness
+from reprokit.host.service.stillness import Stillness, enough_s
 from reprokit.host.system import deletion, host_log, process_tree
 
 LOOK_SHARE, TICK_SHARE = 0.003, 0.001
@@ -121,7 +121,7 @@ class ServiceWatch:
         used = look_module.own_cpu_s()
         connections = open_requests.list_connections()
         self._ports.learn(connections, now)
-        limit_s = self._options.stall_s - 2 * self.tick_s
+        limit_s = enough_s(self._options.stall_s, 2 * self.tick_s)
         is_old = any(
             c.received_s >= limit_s and (c.unread_bytes or not c.is_answered) for c in connections
         )

@@ -16,6 +16,13 @@ UNSURE_FACTOR = 4
 """A thread in compiled code that waits now and then is examined after this many times the limit."""
 
 
+def enough_s(stall_s: float, unseen_s: float) -> float:
+    """Return the seconds without progress after which a suspect is examined, so that a report comes
+    in time. ``unseen_s`` is how long it may have been in this state before it was seen.
+    """
+    return max(stall_s - unseen_s - CHECK_S, stall_s / 2)
+
+
 @dataclass
 class Stillness:
     """Follows the position of a process tree."""
@@ -63,8 +70,7 @@ class Stillness:
             return math.inf
         factor = self._factor * (UNSURE_FACTOR if self._is_unsure else 1)
         # it may have begun directly after the look before the first one at this position
-        enough_s = max(self.stall_s - self.gap_s - CHECK_S, self.stall_s / 2)
-        return enough_s * factor - self.still_s
+        return enough_s(self.stall_s, self.gap_s) * factor - self.still_s
 
     def clear(self) -> None:
         """The examination found no lock-up: examine this position later, and then less often."""
