@@ -40,8 +40,14 @@ def tests_fast(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole test suite."""
-    session.run(PYTHON, "-m", "pytest", "-n", "3", *session.posargs)
+    """All tests but the long ones, which with the matrix of versions do not fit into 90 minutes."""
+    session.run(PYTHON, "-m", "pytest", "-n", "3", "-m", "not long", *session.posargs)
+
+
+@nox.session(name="tests-long")
+def tests_long(session: nox.Session) -> None:
+    """The tests that take more than 50 seconds each: whole reductions with their proofs."""
+    session.run(PYTHON, "-m", "pytest", "-n", "2", "-m", "long", *session.posargs)
 
 
 @nox.session

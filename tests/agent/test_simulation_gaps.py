@@ -176,6 +176,7 @@ def seen_of(answer: dict[str, Any]) -> Observation:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_each_replacement_is_needed_and_its_absence_is_one_line(
     results_by_removed: dict[str, Any],
 ) -> None:

@@ -270,6 +270,7 @@ def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path: Path) -> None:
     """The graph of a process that nobody watched is reduced and proved, and the process goes on."""
     with program("-c", ENDLESS, cwd=tmp_path) as process:

@@ -52,6 +52,7 @@ def test_a_healthy_target_finds_its_entries_and_the_users_cache_is_not_written(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_writer_is_an_error_on_load_whose_repro_has_two_processes(
     tmp_path: Path,
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_stale_key_gives_the_results_of_the_old_setting(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_guard_that_fails_on_load_is_an_error_of_torch(tmp_path: Path) -> None:
     """A function whose guard holds only in the writer is compiled again by the reader, and torch
     2.13 raises an exception: the name of a global is there already.

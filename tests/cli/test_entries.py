@@ -185,6 +185,7 @@ def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_wrong_result_of_aotinductor_has_a_repro_that_exports(write: Any, tmp_path: Path) -> None:
     """A factory for AOTInductor gives a wrong minimum, as torch.compile does. The wrong lowering is
     named, the reduction ends within its budget, and the proved repro asserts on what the package

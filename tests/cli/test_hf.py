@@ -224,6 +224,7 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
 
 @needs_it
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_failure_is_reduced_from_the_model(tmp_path: Path) -> None:
     """A bug in the lowering of one operator is minimized from the recorded graph to a program
     without transformers.

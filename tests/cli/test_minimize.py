@@ -230,6 +230,7 @@ def test_hangs_and_crashes_are_reduced_too(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_slow_compile_is_reduced(tmp_path: Path, write: Any) -> None:
     """The capture's deadline makes it a slow compile; a shorter deadline does so in the smaller
     programs.
@@ -263,6 +264,7 @@ FLAKY = SMALL.replace("if any(", COUNTED)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
     """The failure occurs in two of three runs: one passing probe is not trusted, and the pack
     reports k of n.

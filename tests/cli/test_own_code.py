@@ -251,6 +251,7 @@ def test_without_an_ablation_nobody_is_responsible_for_a_custom_backend(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_operator_of_a_real_library_is_in_the_repro(tmp_path: Path) -> None:
     """The repro needs no library: the fake kernel takes the place of the kernel in C++."""
     source, library, script = (tmp_path / n for n in ("op.cpp", "libop.so", "train.py"))

@@ -248,6 +248,7 @@ torch.compile(lambda x: (x + 1).var(1))(x)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_wrong_result_of_only_some_values_has_a_repro_with_them(
     write: Any, tmp_path: Path
 ) -> None:

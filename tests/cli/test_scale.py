@@ -81,6 +81,7 @@ def shown(done: CallResult) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_exponential_compile_is_named_and_a_deadline_is_reported(
     target: Path, tmp_path: Path
 ) -> None:

@@ -253,6 +253,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
     """The reduced program recompiles for the same reason, and fails by itself."""
     expected = (

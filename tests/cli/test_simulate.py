@@ -156,6 +156,7 @@ def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_failure_on_a_simulated_gpu_is_minimized_on_it(write: Any, tmp_path: Path) -> None:
     """The probes and the proof also simulate the GPU."""
     target = f"{write('refusing.py', REFUSING)}:make"
@@ -181,6 +182,7 @@ def test_a_failure_on_a_simulated_gpu_is_minimized_on_it(write: Any, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kernel_that_ptxas_refuses_is_minimized_without_torch(write: Any, tmp_path: Path) -> None:
     """The installed ptxas does not know the architecture."""
     gpu = write("thor.json", json.dumps(THOR))

@@ -100,6 +100,7 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path: Path) -> None:
     """The repro has a fake process group and distributed tensors; it needs no launcher."""
     words = (

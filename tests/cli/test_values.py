@@ -107,6 +107,7 @@ def test_a_descriptor_is_tried_first(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> None:
     """Of 200 integers, the repro has the two that the failure needs; other inputs are drawn."""
     condition = "t.dtype == torch.int64 and (t == 7).any() and (t == 1000).any()"
@@ -142,6 +143,7 @@ def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path:
         ("x.any()", "dtype @ any"),
     ],
 )
+@pytest.mark.long
 def test_a_wrong_result_of_unsigned_integers_is_proved(
     write: Any, tmp_path: Path, call: str, where: str
 ) -> None:

@@ -65,6 +65,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEGINS)
+@pytest.mark.long
 def test_a_factory_and_a_command_have_one_signature(
     name: str, write: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_factory_and_a_command_have_one_signature(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_of_two_wrong_operators_the_repro_has_the_one_in_the_signature(
     write: Any, tmp_path: Path
 ) -> None:
