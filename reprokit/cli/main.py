@@ -21,6 +21,7 @@ COMMANDS = {
     "env": "Print what a pack contains about this machine and interpreter.",
     "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
     "kernel": "Compile a Triton kernel for several architectures, and try remedies.",
+    "merge": "Say which rank of a distributed program the others wait for.",
     "minimize": "Find the smallest program with the same failure.",
     "models": "List the models of the zoo or of transformers.",
     "nightly": "Run a suite every night and report what is new.",

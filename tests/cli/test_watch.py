@@ -18,6 +18,7 @@ import pytest
 
 from reprokit.host.service import watch_loop
 from tests.support.environments import ROOT, clean_environ
+from tests.support.json_documents import assert_documented
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit
 
@@ -200,6 +201,7 @@ def test_a_compile_that_hangs_is_reported_with_its_phase(tmp_path: Path) -> None
         watcher.terminate()
         text, _ = watcher.communicate(timeout=60)
     result = json.loads(text)
+    assert_documented(["watch", "--json"], text)
     assert result["exit_status"] == -signal.SIGTERM and watcher.returncode == 128 + signal.SIGTERM
     assert not psutil.pid_exists(result["pid"])
     (found,) = result["lock_ups"]

@@ -112,7 +112,7 @@ def to_json(result: WatchResult, output: Path) -> dict[str, Any]:
     """Return the object that ``--json`` prints; later versions only add keys."""
     from dataclasses import asdict
 
-    return {**asdict(result), "output": str(output)}
+    return {"schema": 1, **asdict(result), "output": str(output)}
 
 
 def exit_code(result: WatchResult) -> int:

@@ -100,6 +100,28 @@ class WatchDocument(SchemaVersion):
     output: PathText
 
 
+class RankGroupKeys(TypedDict):
+    """Ranks that do the same."""
+
+    ranks: list[int]
+    doing: str
+    is_odd: bool
+
+
+class MergedRanksDocument(SchemaVersion):
+    """What ``reprokit merge --json`` prints."""
+
+    reason: str
+    odd: list[int]
+    kind: str
+    groups: list[RankGroupKeys]
+    ranks: Annotated[list[int], msgspec.Meta(description="the ranks with any data")]
+    without_data: list[int]
+    since: Annotated[float | None, msgspec.Meta(description="seconds since the epoch")]
+    skipped: Annotated[list[str], msgspec.Meta(description="files that could not be read")]
+    is_sure: bool
+
+
 class GrowthLaw(TypedDict):
     """How a cost grows, and the prediction with its interval."""
 

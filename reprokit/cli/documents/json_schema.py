@@ -32,6 +32,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "env": (pack_documents.EnvironmentDocument, pack_documents.HooksDocument, Gpu),
     "issue": (pack_documents.IssueDocument, pack_documents.NoIssueDocument),
     "kernel": (study_documents.KernelDocument,),
+    "merge": (capture_documents.MergedRanksDocument,),
     "minimize": (study_documents.MinimizeDocument,),
     "models": (
         pack_documents.ModelsDocument,

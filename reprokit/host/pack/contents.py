@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
@@ -122,6 +123,8 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     draft.add_json(run_names.VERDICT_FILE, to_json(facts.verdict))
     draft.add_json(run_names.SIGNATURE_FILE, to_json(facts.signature))
     draft.add_json(run_names.OBSERVATION_FILE, to_json(facts.seen))
+    if states := ranks.rank_states(facts.seen):
+        draft.add_json(run_names.RANKS_FILE, {"ranks": to_json(states)})
     gone = to_json(redactor.redact_value(tuple(missing)))
     if capture.request.gpu is not None:
         draft.add_json(run_names.GPU_FILE, capture.request.gpu)

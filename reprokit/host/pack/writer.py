@@ -81,6 +81,7 @@ FILE_DESCRIPTIONS = (
     (run_names.VERDICT_FILE, "kind, phase, cause, reason, evidence"),
     (run_names.SIGNATURE_FILE, "the identity of the failure and how it was found"),
     (run_names.OBSERVATION_FILE, "the data that the rules judged"),
+    (run_names.RANKS_FILE, "where each rank was, for reprokit merge"),
     (
         run_names.GROWTH_FILE,
         "the cost of the compile at each size, by phase and pass, and the law of its growth",

@@ -10,8 +10,11 @@ from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.recent_dumps import stack_place, stacks_of
+from reprokit.core.ranks.rank_records import RankState
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.observation import Observation
+
+MAX_FRAMES = 40
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,24 @@ def rank_views(seen: Observation) -> list[RankView]:
         phase, cause = location.phase_at_work(of_rank)[0], hang_causes.diagnose_hang(of_rank)
         views.append(RankView(rank, pid, phase, cause, stack))
     return views
+
+
+def rank_states(seen: Observation) -> tuple[RankState, ...]:
+    """Return where each rank was, as ``reprokit merge`` reads it."""
+    return tuple(
+        RankState(
+            int(view.rank),
+            view.phase or "",
+            view.operation,
+            view.summary,
+            tuple(fr.show_frame(f) for f in view.frames[:MAX_FRAMES]),
+            view.has_ended,
+            round(seen.quiet_s or 0.0, 1),
+            seen.world_size,
+        )
+        for view in rank_views(seen)
+        if view.rank.isdigit()
+    )
 
 
 def merged_views(views: list[RankView]) -> list[list[RankView]]:

@@ -1,0 +1,240 @@
+"""Find the rank that differs: the first collective that not all ranks of a group call alike.
+
+The calls of a group have numbers. Up to the first problem, all ranks called the same operations.
+There, the ranks that call something different from most, or that do not call it, are the odd ones.
+With two ranks there is no majority; then the history decides: programs repeat their collectives, so
+the call that followed the same calls before is the expected one.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from reprokit.core.ranks.rank_records import RecordedCall, RankRecord, RankState
+
+EQUAL_SIZES = frozenset(
+    "all_reduce allreduce allreduce_coalesced broadcast reduce all_gather allgather"
+    " _allgather_base allgather_into_tensor_coalesced _reduce_scatter_base reduce_scatter".split()
+)
+"""Operations whose tensors have the same sizes on all ranks."""
+MAX_HISTORY = 64
+"""Calls before a problem that are compared with earlier ones."""
+
+
+@dataclass(frozen=True)
+class Desync:
+    """The first disagreement of the ranks."""
+
+    kind: str
+    """``missing``, ``operation``, ``sizes``, ``dtypes``, or ``incomplete`` if all ranks agree and
+    the collective does not end.
+    """
+    odd: tuple[int, ...]
+    """The ranks that differ; all ranks in question if nothing decides."""
+    group: str
+    number: int
+    expected: RecordedCall
+    """The call of the other ranks."""
+    others: tuple[int, ...]
+    """The ranks that wait."""
+    since_ns: int
+    """When the first of the others began to wait, in nanoseconds since the epoch."""
+    details: tuple[str, ...] = ()
+    """One line for each odd rank."""
+    is_sure: bool = True
+    """Whether a majority or the history decides."""
+
+
+def find_desync(
+    records: Mapping[int, RankRecord],
+    states: Mapping[int, RankState] | None = None,
+    world: Collection[int] = (),
+) -> Desync | None:
+    """Return the first disagreement; None if all recorded collectives agree and are done.
+
+    ``world`` has all global ranks, also those without a record.
+    """
+    groups: dict[str, dict[int, list[RecordedCall]]] = {}
+    members: dict[str, set[int]] = {}
+    for rank, record in records.items():
+        for name, ranks in record.members.items():
+            members.setdefault(name, set()).update(ranks)
+        for call in record.calls:
+            groups.setdefault(call.group, {}).setdefault(rank, []).append(call)
+    default = set(world) | set(records)
+    found = []
+    for name, calls in groups.items():
+        of_group = members.get(name) or (default if _is_default(name, calls, default) else set())
+        if desync := _of_group(name, calls, of_group | set(calls), states or {}):
+            found.append(desync)
+    sure = [d for d in found if d.kind != "incomplete"]
+    blocked = {rank for d in sure for rank in d.others}
+    # a rank that waits in a different group is not the first cause
+    roots = [d for d in sure if not set(d.odd) <= blocked]
+    return min(roots or sure or found, key=lambda d: d.since_ns, default=None)
+
+
+def _is_default(name: str, calls: Mapping[int, object], world: Collection[int]) -> bool:
+    return name in ("", "0", "default_pg") or len(calls) > len(world) / 2
+
+
+def _of_group(
+    name: str,
+    calls: Mapping[int, list[RecordedCall]],
+    members: set[int],
+    states: Mapping[int, RankState],
+) -> Desync | None:
+    by_rank = {rank: {call.number: call for call in row} for rank, row in calls.items()}
+    # a recorder keeps the last calls only, so earlier ones are not comparable
+    first = max(min(row) for row in by_rank.values())
+    last = max(max(row) for row in by_rank.values())
+    for number in range(first, last + 1):
+        here = {rank: row[number] for rank, row in by_rank.items() if number in row}
+        absent = members - here.keys()
+        if not here:
+            continue
+        if problem := _disagreement(here):
+            return _of_difference(problem, name, number, here, by_rank)
+        waiting = {rank: call for rank, call in here.items() if not call.is_done}
+        if absent and waiting:
+            return _of_absence(name, number, here, absent, by_rank, states)
+        if waiting and len(waiting) == len(here) and number == last:
+            call = min(here.values(), key=lambda c: c.created_ns)
+            ranks = tuple(sorted(here))
+            return Desync("incomplete", (), name, number, call, ranks, call.created_ns)
+    return None
+
+
+def _key(call: RecordedCall) -> tuple[str, str, str]:
+    sizes = call.sizes if call.operation in EQUAL_SIZES else ""
+    return call.operation, sizes, call.dtypes
+
+
+def _disagreement(here: Mapping[int, RecordedCall]) -> str:
+    """Return in what the calls of the ranks differ; empty if they agree."""
+    for index, kind in enumerate(("operation", "sizes", "dtypes")):
+        if len({_key(call)[index] for call in here.values()}) > 1:
+            return kind
+    return ""
+
+
+def _of_difference(
+    kind: str,
+    name: str,
+    number: int,
+    here: Mapping[int, RecordedCall],
+    by_rank: Mapping[int, Mapping[int, RecordedCall]],
+) -> Desync:
+    counts = collections.Counter(_key(call) for call in here.values())
+    (most, count), *rest = counts.most_common()
+    is_sure = not rest or count > rest[0][1]
+    if not is_sure:
+        expected = _expected_key(number, by_rank, set(counts))
+        is_sure = expected is not None
+        most = expected or most
+    odd = tuple(sorted(r for r, call in here.items() if _key(call) != most))
+    others = tuple(sorted(here.keys() - set(odd)))
+    if not is_sure:
+        odd = tuple(sorted(here))
+    call = next(here[rank] for rank in others)
+    details = tuple(_difference_of(kind, rank, here[rank], call, by_rank) for rank in odd)
+    began = min(here[rank].created_ns for rank in others)
+    return Desync(kind, odd, name, number, call, others, began, details, is_sure)
+
+
+def _difference_of(
+    kind: str,
+    rank: int,
+    own: RecordedCall,
+    call: RecordedCall,
+    by_rank: Mapping[int, Mapping[int, RecordedCall]],
+) -> str:
+    at = f" at {own.place}" if own.place else ""
+    if kind == "sizes":
+        return f"rank {rank} calls {own.title} with sizes {own.sizes} instead of {call.sizes}{at}"
+    if kind == "dtypes":
+        return f"rank {rank} calls {own.title} with {own.dtypes} instead of {call.dtypes}{at}"
+    following = by_rank[rank].get(call.number + 1)
+    after = [
+        row[call.number + 1]
+        for other, row in by_rank.items()
+        if other != rank and call.number + 1 in row
+    ]
+    is_skip = any(_key(one) == _key(own) for one in after)
+    if is_skip and following is not None and _key(following) == _key(call):
+        return f"rank {rank} calls {own.operation} before {call.operation} #{call.number}{at}"
+    if is_skip:
+        return f"rank {rank} left out {call.title}, and calls {own.operation}{at}"
+    if following is not None and _key(following) == _key(call):
+        return f"rank {rank} calls {own.title}, which the others do not call{at}"
+    return f"rank {rank} calls {own.operation} instead of {call.title}{at}"
+
+
+def _of_absence(
+    name: str,
+    number: int,
+    here: Mapping[int, RecordedCall],
+    absent: set[int],
+    by_rank: Mapping[int, Mapping[int, RecordedCall]],
+    states: Mapping[int, RankState],
+) -> Desync:
+    call = min(here.values(), key=lambda c: c.created_ns)
+    is_extra = len(here) < len(absent) and all(
+        by_rank.get(rank) and not (states.get(rank) or RankState(rank)).has_ended for rank in absent
+    )
+    if is_extra:
+        odd, others = tuple(sorted(here)), tuple(sorted(absent))
+        details = tuple(
+            f"rank {r} calls {here[r].title}, which the others do not call"
+            + (f" at {here[r].place}" if here[r].place else "")
+            for r in odd
+        )
+        return Desync("missing", odd, name, number, call, others, call.created_ns, details)
+    odd, others = tuple(sorted(absent)), tuple(sorted(here))
+    details = tuple(_absence_of(rank, number, call, by_rank, states) for rank in odd)
+    return Desync("missing", odd, name, number, call, others, call.created_ns, details)
+
+
+def _absence_of(
+    rank: int,
+    number: int,
+    call: RecordedCall,
+    by_rank: Mapping[int, Mapping[int, RecordedCall]],
+    states: Mapping[int, RankState],
+) -> str:
+    state = states.get(rank)
+    if state is not None and state.summary:
+        return f"rank {rank} did not call {call.title}: {state.summary}"
+    if rank not in by_rank:
+        return f"rank {rank} did not call {call.title}, and left no record: it may have ended"
+    last = by_rank[rank].get(number - 1)
+    after = f"; its last call was {last.title}" if last else ""
+    at = f" at {last.place}" if last and last.place else ""
+    return f"rank {rank} did not call {call.title}{after}{at}"
+
+
+def _expected_key(
+    number: int,
+    by_rank: Mapping[int, Mapping[int, RecordedCall]],
+    choices: set[tuple[str, str, str]],
+) -> tuple[str, str, str] | None:
+    """Return which of the calls followed the same calls before, with the longest history."""
+    history = next(iter(by_rank.values()))
+    before = [history[n] for n in sorted(history) if n < number]
+    keys = [_key(call) for call in before]
+    best: tuple[int, tuple[str, str, str]] | None = None
+    for end in range(len(keys) - 1, 0, -1):
+        if keys[end] not in choices:
+            continue
+        length = 0
+        while (
+            length < min(MAX_HISTORY, end)
+            and length < len(keys)
+            and keys[end - 1 - length] == keys[-1 - length]
+        ):
+            length += 1
+        if length and (best is None or length > best[0]):
+            best = length, keys[end]
+    return best[1] if best else None
