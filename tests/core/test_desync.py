@@ -10,7 +10,7 @@ import pytest
 
 from reprokit.core.ranks.desync import Desync, find_desync
 from reprokit.core.ranks.rank_names import rank_ranges
-from reprokit.core.ranks.rank_records import RecordedCall, RankRecord, RankState
+from reprokit.core.ranks.rank_records import RankRecord, RankState, RecordedCall
 
 STEP = ("all_reduce", "all_gather", "broadcast", "barrier")
 

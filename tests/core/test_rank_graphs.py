@@ -8,7 +8,7 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import (
-    RecordedCall,
+    CollectiveCall,
     GraphRecord,
     mismatch_of_graphs,
     mismatch_of_ranks,
@@ -18,7 +18,7 @@ from reprokit.core.records.rank_graphs import (
 def graph(rank: str, calls: str, level: str = "dynamo", digest: str = "d") -> GraphRecord:
     """Return one graph with a collective for each letter."""
     collectives = tuple(
-        RecordedCall(f"{c} of f32[2]", f"model.py:{i} in f") for i, c in enumerate(calls)
+        CollectiveCall(f"{c} of f32[2]", f"model.py:{i} in f") for i, c in enumerate(calls)
     )
     return GraphRecord(0, level, "0/0", 3, rank=rank, calls=collectives, digest=digest)
 

@@ -12,7 +12,7 @@ import collections
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from reprokit.core.ranks.rank_records import RecordedCall, RankRecord, RankState
+from reprokit.core.ranks.rank_records import RankRecord, RankState, RecordedCall
 
 EQUAL_SIZES = frozenset(
     "all_reduce allreduce allreduce_coalesced broadcast reduce all_gather allgather"

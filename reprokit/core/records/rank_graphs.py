@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class RecordedCall:
+class CollectiveCall:
     """One collective in a compiled graph."""
 
     name: str
@@ -32,7 +32,7 @@ class GraphRecord:
     is_done: bool = False
     rank: str = ""
     """The rank in a distributed program; else empty."""
-    calls: tuple[RecordedCall, ...] = ()
+    calls: tuple[CollectiveCall, ...] = ()
     """The collectives in it, in their order."""
     digest: str = ""
     """Equal for graphs with the same operators and shapes; empty if there is only one rank."""
@@ -51,7 +51,7 @@ class Mismatch:
     """The ranks that differ from the majority."""
     does: str
     """What they do: ``skips``, ``adds`` or ``calls another``."""
-    call: RecordedCall
+    call: CollectiveCall
     """The call of the majority; for ``adds``, the additional call."""
     summary: str
 
@@ -107,18 +107,18 @@ def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, Graph
     return None
 
 
-def _name(calls: Sequence[RecordedCall], index: int) -> str:
+def _name(calls: Sequence[CollectiveCall], index: int) -> str:
     return calls[index].name if index < len(calls) else ""
 
 
-def _usual(called: Mapping[str, Sequence[RecordedCall]], index: int) -> str:
+def _usual(called: Mapping[str, Sequence[CollectiveCall]], index: int) -> str:
     """Return the call of most ranks; in a tie, the call of the first rank."""
     counts = Counter(_name(calls, index) for calls in called.values())
     first = _name(next(iter(called.values())), index)
     return max(counts, key=lambda name: (counts[name], name == first))
 
 
-def _call_text(call: RecordedCall) -> str:
+def _call_text(call: CollectiveCall) -> str:
     return f"{call.name} at {call.where}" if call.where else call.name
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.ranks.rank_records import RecordedCall, RankRecord
+from reprokit.core.ranks.rank_records import RankRecord, RecordedCall
 from reprokit.core.records import bounded_json
 from reprokit.host.merge import safe_pickle
 from reprokit.host.system import files

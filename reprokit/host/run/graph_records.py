@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.core.records import rank_graphs
-from reprokit.core.records.rank_graphs import RecordedCall, GraphRecord
+from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Graph, GraphDone
@@ -61,6 +61,6 @@ def _graph(event: Graph, done: set[int], rank: str) -> GraphRecord:
         is_backward=event.backward,
         is_done=event.n in done,
         rank=rank,
-        calls=tuple(RecordedCall(*call) for call in event.calls if len(call) == 2),
+        calls=tuple(CollectiveCall(*call) for call in event.calls if len(call) == 2),
         digest=event.digest,
     )
