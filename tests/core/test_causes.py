@@ -14,6 +14,7 @@ from reprokit.core.judge.hangs.thread_facts import TABLE, is_growing
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import (
+    PYTHON_MARK,
     Evidence,
     HeldLock,
     ProcessState,
@@ -166,6 +167,21 @@ def test_every_cause_is_explained_and_every_explanation_is_tested() -> None:
     assert {r["cause"] for r in TABLE["rules"]} <= set(EXPLAIN)
     assert set(EXPLAIN) == set(CASES) | set(FOLLOWED) | {attached.UNANSWERED}
     assert all(text.endswith(".") and "\n" not in text for text in EXPLAIN.values())
+
+
+@pytest.mark.parametrize(
+    ("native", "cause"),
+    [
+        (("memmove", "spin"), "native-loop-holding-gil"),
+        (("mmap64", "alloc_new_arena"), "python-loop"),
+        (("_int_malloc", "malloc"), "python-loop"),
+        (("PyObject_Malloc",), "python-loop"),
+    ],
+)
+def test_an_allocation_in_one_sample_is_no_native_loop(native: tuple[str, ...], cause: str) -> None:
+    """Without a heartbeat, the native frames of one moment decide; Python code allocates too."""
+    state = replace(BUSY, native=(*native, PYTHON_MARK))
+    assert diagnose_hang(seen(state, thread(owns_gil=True))).name == cause
 
 
 def test_a_deadlock_names_the_other_threads() -> None:
