@@ -1,4 +1,4 @@
-"""A real Slurm cluster of one node on this machine."""
+"""A real Slurm cluster on this machine, of one node or of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -26,13 +26,12 @@ SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 SlurmctldPort={ctld}
-SlurmdPort={slurmd}
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -49,17 +48,17 @@ KillWait=2
 MinJobAge=60
 MaxArraySize=4
 GresTypes=gpu
-NodeName=localhost CPUs={cpus} RealMemory={memory_mb} Gres=gpu:1 State=UNKNOWN
-PartitionName=night Nodes=localhost Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=localhost MaxTime=INFINITE State=UP PriorityTier=10
+{nodes}
+PartitionName=night Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
 
 
 class Cluster:
     """The daemons of a cluster, and the commands that tests call."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, nodes: Sequence[str] = ("localhost",)) -> None:
+        self.folder, self._nodes = folder, nodes
         self.environ = {"SLURM_CONF": str(folder / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -77,8 +76,10 @@ class Cluster:
                 f"--seed-file={self.folder}/munged.seed",
             ],
             "slurmctld": ["slurmctld", "-D", "-f", str(self.folder / "slurm.conf")],
-            "slurmd": ["slurmd", "-D", "-N", "localhost", "-f", str(self.folder / "slurm.conf")],
         }
+        for node in self._nodes:
+            command = ["slurmd", "-D", "-N", node, "-f", str(self.folder / "slurm.conf")]
+            words["slurmd" if node == self._nodes[0] else f"slurmd {node}"] = command
         for name in names:
             with open(self.folder / f"{name}.out", "ab") as log:
                 environ = {**os.environ, **self.environ}
@@ -118,7 +119,10 @@ class Cluster:
         return done.stdout + done.stderr
 
     def wait_until_idle(self) -> None:
-        wait_for(lambda: "idle" in self.command("sinfo", "-h", "-o", "%t"))
+        rows = "\n".join(["idle"] * len(self._nodes))
+        wait_for(
+            lambda: self.command("sinfo", "-h", "-N", "-p", "night", "-o", "%t").strip() == rows
+        )
 
     def stop(self) -> None:
         self.command("scancel", "--user=root", "--signal=KILL", "--full")
@@ -165,30 +169,39 @@ def _port() -> int:
 
 
 @contextlib.contextmanager
-def cluster(config: pytest.Config) -> Iterator[Cluster]:
-    """Run a cluster of this machine alone, with its own ports, keys and folders."""
+def cluster(config: pytest.Config, nodes: Sequence[str] = ("localhost",)) -> Iterator[Cluster]:
+    """Run a cluster of this machine alone, with its own ports, keys and folders.
+
+    Several nodes have one daemon each, and share the processors.
+    """
     require_programs(config, "slurm", ("slurmctld", "slurmd", "munged"), ("slurm-wlm", "munge"))
     if os.geteuid() != 0:
         pytest.skip("only root can start the daemons of Slurm")
     folder = Path(tempfile.mkdtemp(prefix="reprokit-slurm-"))
     folder.chmod(0o755)
-    for name in ("state", "spool"):
+    for name in ("state", *(f"spool-{node}" for node in nodes)):
         (folder / name).mkdir()
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o600)
     (folder / "gpu").write_bytes(b"")  # a device file that jobs can reserve
-    (folder / "gres.conf").write_text(f"NodeName=localhost Name=gpu File={folder}/gpu\n")
+    (folder / "gres.conf").write_text(f"NodeName={nodes[0]} Name=gpu File={folder}/gpu\n")
+    rows = []
+    for node in nodes:
+        gpu = "Gres=gpu:1 " if node == nodes[0] else ""
+        memory_mb = (psutil.virtual_memory().total >> 20) // len(nodes)
+        rows.append(
+            f"NodeName={node} NodeHostname=localhost Port={_port()} CPUs={os.cpu_count()}"
+            f" RealMemory={memory_mb} {gpu}State=UNKNOWN"
+        )
     conf = CONF.format(
         folder=folder,
         ctld=_port(),
-        slurmd=_port(),
-        cpus=os.cpu_count(),
-        memory_mb=psutil.virtual_memory().total >> 20,
+        nodes="\n".join(rows),
     )
     (folder / "slurm.conf").write_text(conf)
-    started = Cluster(folder)
+    started = Cluster(folder, nodes)
     try:
-        started.start("munged", "slurmctld", "slurmd")
+        started.start("munged", "slurmctld", "slurmd", *(f"slurmd {n}" for n in nodes[1:]))
         started.wait_until_idle()
         yield started
     finally:

@@ -48,12 +48,14 @@ def find_by_slurm_job(job: str) -> int:
     Raises BadInput unless there is exactly one.
     """
     own = _own_family()
-    mark = f"SLURM_JOB_ID={job}".encode()
+    marks = {f"SLURM_JOB_ID={job}".encode()}
+    if node := os.environ.get("SLURMD_NODENAME"):  # one machine may have several nodes
+        marks.add(f"SLURMD_NODENAME={node}".encode())
     found = []
     for process in psutil.process_iter():
         with host_log.suppress(OSError, psutil.Error):
             with open(f"/proc/{process.pid}/environ", "rb") as file:
-                is_of_job = mark in file.read().split(b"\0")
+                is_of_job = marks <= set(file.read().split(b"\0"))
             if is_of_job and process.pid not in own and process_tree.is_python(process.pid):
                 found.append(process.pid)
     return _only_root(found, f"of Slurm job {job} that runs Python on this node")

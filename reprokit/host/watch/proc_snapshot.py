@@ -25,6 +25,12 @@ MAX_PROCESSES = 256
 MAX_THREADS = 200
 """Threads of one process that are sampled, the main thread first."""
 MEMORY_POINTS = 33
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -71,8 +77,10 @@ class ProcSampler:
             return Evidence()
         states = []
         links = blocked_on.DescriptorLinks()
+        ranks = _ranks(self._taken[-1][1])
         for pid in self._taken[-1][1]:
-            states.append(self._state(pid, memory.get(pid, ()), gil_ages.get(pid), links))
+            rank = ranks.get(pid, ("", ""))
+            states.append(self._state(pid, memory.get(pid, ()), gil_ages.get(pid), links, *rank))
         return Evidence(tuple(states), gpus=gpus)
 
     def _state(
@@ -81,6 +89,8 @@ class ProcSampler:
         memory: Sequence[tuple[float, int, float]],
         gil_age: float | None,
         links: blocked_on.DescriptorLinks,
+        rank: str,
+        world_size: str,
     ) -> ProcessState:
         seen = [(t, found[pid]) for t, found in self._taken if pid in found]
         (began, first), (ended, last) = seen[0], seen[-1]
@@ -110,12 +120,6 @@ class ProcSampler:
                 )
             )
         wants = [t.want for t in threads if t.want is not None]
-        variables = blocked_on.read_proc_file(f"/proc/{pid}/environ").split("\0")
-        of_rank = {
-            name: value
-            for name, _, value in (variable.partition("=") for variable in variables)
-            if name in ("RANK", "WORLD_SIZE") and value.isascii() and value.isdigit()
-        }
         return ProcessState(
             pid=pid,
             ppid=last.ppid,
@@ -126,9 +130,31 @@ class ProcSampler:
             threads=tuple(threads),
             gil_age_s=gil_age,
             memory=tuple(_thinned(memory)),
-            rank=of_rank.get("RANK", ""),
-            world_size=of_rank.get("WORLD_SIZE", ""),
+            rank=rank,
+            world_size=world_size,
         )
+
+
+def _ranks(pids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return the rank and the world size of each process that has them in its environment.
+
+    A process below torchrun has RANK. Only if no process of the tree has it, the variables of
+    mpirun and srun count: below srun, torchrun itself has those of its node.
+    """
+    variables = {}
+    for pid in pids:
+        rows = blocked_on.read_proc_file(f"/proc/{pid}/environ").split("\0")
+        found = dict(row.partition("=")[::2] for row in rows)
+        variables[pid] = {n: v for n, v in found.items() if v.isascii() and v.isdigit()}
+    for rank, world_size in RANK_VARIABLES:
+        ranks = {
+            pid: (found[rank], found.get(world_size, ""))
+            for pid, found in variables.items()
+            if rank in found
+        }
+        if ranks:
+            return ranks
+    return {}
 
 
 def _process(pid: int) -> _Process | None:
