@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from reprokit.core.records.process_state import WaitingRequest
 from reprokit.host.attach import open_requests
 from reprokit.host.service import look as look_module
 from reprokit.host.service.answering_ports import AnsweringPorts
 from reprokit.host.service.examination import Examination, Finding
+from reprokit.host.service.look import Position
 from reprokit.host.service.stillness import Stillness, enough_s
 from reprokit.host.system import deletion, host_log, process_tree
 
@@ -22,6 +25,8 @@ MIN_TICK_S = 0.5
 MIN_LOOKS, MAX_LOOKS = 4, 8
 """Looks in ``--stall`` seconds. With a short limit, they cost more than their share of a CPU."""
 EVENTS_FILE = "events.jsonl"
+_REQUESTS = Position(0, 0, "", ())
+"""Stands for a process tree that is idle while requests wait."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +74,17 @@ class ServiceWatch:
         self._ports = AnsweringPorts(options.ports)
         self._is_resting = False
         self._next_look = self._next_sockets = 0.0
-        self._requests_began = self._requests_reported = 0.0
+        self._has_old_requests = self._are_requests_reported = False
         self._examination: Examination | None = None
-        self._examined_s = 0.0
+        self._examined_s, self._examined = 0.0, _REQUESTS
+        self._process = psutil.Process(root_pid)
         self._known: set[tuple[str, str]] = set()
         self._count = 0
 
     def step(self) -> bool:
         """Read what is due. Return False if the root process has ended."""
         began_cpu, now = look_module.own_cpu_s(), time.monotonic()
-        if process_tree.has_ended(self._root):
+        if not self._process.is_running() or process_tree.has_ended(self._root):
             return False
         self._check_sockets(now)
         used = look_module.own_cpu_s() - began_cpu
@@ -111,8 +117,8 @@ class ServiceWatch:
         self._is_resting = seen.is_readable and seen.position is None
         left_s = self._still.left_s
         self._next_look = now + (left_s if 0 < left_s < self._still.gap_s else self._still.gap_s)
-        if self._still.is_suspect:
-            self._examine(self._still.still_s)
+        if self._still.is_suspect and self._still.position is not None:
+            self._examine(self._still.still_s, self._still.position)
 
     def _check_sockets(self, now: float) -> None:
         """Note requests without an answer for ``--stall`` while the process tree rests."""
@@ -130,26 +136,31 @@ class ServiceWatch:
             family = [process.pid for process in process_tree.family_of(self._root)]
             found = open_requests.find_waiting_requests(family, self._ports.ports, connections)
         old = [request for request in found if request.seconds >= limit_s]
-        if not old:
-            if self._requests_reported and self._is_resting:
+        if not old and self._is_resting:
+            if self._are_requests_reported:
                 self._note("advances", f"no request to process {self._root} waits any more")
-                self._requests_reported = 0.0
-        elif not self._requests_reported:
-            self._requests_reported = now
-            self._examine(old[0].seconds)
+            self._has_old_requests = self._are_requests_reported = False
+        elif old and not self._has_old_requests:
+            self._has_old_requests = self._examine(old[0].seconds, _REQUESTS)
         used = look_module.own_cpu_s() - used
         self._next_sockets = now + used / TICK_SHARE
 
-    def _examine(self, still_s: float) -> None:
+    def _examine(self, still_s: float, position: Position) -> bool:
+        """Start an examination. Return False if there is one already, or if it cannot start."""
         if self._examination is not None:
-            return
+            return False
         self._count += 1
         while (output := self._output / f"lock-up-{self._count:03d}").exists():
             self._count += 1
-        self._examined_s = still_s
-        self._examination = Examination(
-            self._root, still_s, self._options.stall_s, self._ports.ports, output
-        )
+        self._examined_s, self._examined = still_s, position
+        try:
+            self._examination = Examination(
+                self._root, still_s, self._options.stall_s, self._ports.ports, output
+            )
+        except OSError as problem:  # the disk is full, or the folder is gone
+            host_log.log_ignored(problem)
+            self._still.clear()
+        return self._examination is not None
 
     def _follow_examination(self) -> None:
         """Report the lock-up that an examination found."""
@@ -162,7 +173,10 @@ class ServiceWatch:
             self._still.clear()
             deletion.delete_path(examination.output, inside=self._output)
             return
-        self._still.is_reported = True
+        if self._examined == _REQUESTS:
+            self._are_requests_reported = True
+        elif self._examined == self._still.position:
+            self._still.is_reported = True
         self._report(finding, examination.output)
 
     def _report(self, finding: Finding, output: Path) -> None:
