@@ -105,7 +105,9 @@ def attach_to_hang_kind(
     causes, phases = EXPECTED[kind]
     mark = uuid.uuid4().hex
     target, environ = _program_of_kind(kind, sys.executable, mark)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        # with a graph from a cache, a kind that hangs in the compiler ends
+        environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/cache"
         process = subprocess.Popen(
             target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
