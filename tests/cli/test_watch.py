@@ -214,10 +214,11 @@ def test_a_command_runs_as_it_would_without_reprokit(tmp_path: Path) -> None:
     code = (
         "import os, sys, signal; print(input(), os.environ.get('MARK'), os.getpgrp(),"
         " signal.getsignal(signal.SIGCHLD), signal.pthread_sigmask(0, []),"
-        " sorted(os.listdir('/proc/self/fd'))); sys.exit(7)"
+        " sorted(os.listdir('/proc/self/fd')), sorted(os.environ.items())); sys.exit(7)"
     )
     command = [sys.executable, "-c", code]
     env = clean_environ(MARK="mine")
+    reading, writing = os.pipe()
 
     def run(*before: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -229,6 +230,7 @@ def test_a_command_runs_as_it_would_without_reprokit(tmp_path: Path) -> None:
             text=True,
             check=False,
             timeout=300,
+            pass_fds=(reading,),
         )
 
     plain = run()
@@ -237,6 +239,8 @@ def test_a_command_runs_as_it_would_without_reprokit(tmp_path: Path) -> None:
     )
     assert plain.returncode == watched.returncode == 7
     assert plain.stdout == watched.stdout and plain.stdout.startswith("hello mine")
+    os.close(reading)
+    os.close(writing)
     lines = [line.removeprefix("reprokit: ") for line in watched.stderr.splitlines()]
     assert lines[0].startswith("watching process ") and "ended after" in lines[1], watched.stderr
 

@@ -96,7 +96,8 @@ def watch_command(
 
     with _handlers(dict.fromkeys((*FORWARDED, signal.SIGCHLD), forward)):
         try:
-            command = subprocess.Popen(list(words), stdout=stdout)
+            # it also inherits descriptors such as those of systemd; ours are not inheritable
+            command = subprocess.Popen(list(words), stdout=stdout, close_fds=False)
         except OSError as problem:
             raise BadInput(f"cannot run {words[0]!r}: {problem.strerror or problem}") from problem
         started = command
