@@ -77,7 +77,11 @@ def test_a_rank_that_did_not_come_is_named(as_json: bool, tmp_path: Path) -> Non
 def test_a_rank_without_a_dump_is_named(tmp_path: Path) -> None:
     write_dumps(tmp_path, *(dump(entry(1), entry(2, retired=False), size=3) for _ in range(2)))
     done = reprokit("merge", tmp_path)
-    assert done.status == 1 and "rank 2 did not call all_reduce #2, and left no record" in done.out
+    assert (
+        done.status == 1
+        and "rank 2 did not call all_reduce #2, and no call of it in this group is recorded"
+        in done.out
+    )
     assert "no data    2" in done.out
 
 
@@ -126,10 +130,39 @@ def test_a_dump_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "rank_5").write_text('{"entries": ' + "[" * 100_000)
     done = reprokit("merge", tmp_path)
     assert not mark.exists()
-    assert done.status == 1, done.out + done.err
+    assert done.status == 3, done.out + done.err
     assert "\x1b" not in done.out and "\nrank 0 is fine" not in done.out
     skipped = [line for line in done.out.splitlines() if line.startswith("skipped")]
     assert len(skipped) == 3 and "does not build plain data" in skipped[0], skipped
+
+
+def nested(count: int) -> bytes:
+    """Return a pickle of a dictionary whose key is a tuple in a tuple, and so on."""
+    return b"\x80\x02})" + b"\x85" * count + b"K\x01s."
+
+
+DOUBLED = b"\x80\x02})" + b"".join(
+    b"q" + bytes([n]) + b"h" + bytes([n]) + b"\x86" for n in range(60)
+)
+
+
+@pytest.mark.parametrize("data", [nested(1_000_000), DOUBLED + b"K\x01s."], ids=["deep", "doubled"])
+def test_a_key_that_takes_all_time_is_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "rank_0").write_bytes(data)
+    done = reprokit("merge", tmp_path)
+    assert done.status == 2 and "a damaged pickle" in done.err, done.err
+
+
+def test_large_texts_and_numbers_of_a_stranger(tmp_path: Path) -> None:
+    """A name that is no text, and many groups with one large text, are left out."""
+    deep: Any = ()
+    for _ in range(60):
+        deep = (deep, deep)
+    ranks = str(list(range(120_000)))
+    document = dump(entry(1), entry(2, profiling_name=deep), entry(10**15))
+    document["pg_config"] = {str(n): {"name": str(n), "ranks": ranks} for n in range(300)}
+    write_dumps(tmp_path, document, dump(entry(1)))
+    assert reprokit("merge", tmp_path).status == 0
 
 
 @pytest.mark.parametrize("protocol", range(2, 6))

@@ -18,8 +18,8 @@ MAX_SHOWN = 12
 
 @shared.command(
     epilog=(
-        "Exit codes: 0 no rank differs, 1 the odd ranks are named, 2 wrong usage, 3 the ranks do"
-        " not agree, and nothing decides which is the odd one."
+        "Exit codes: 0 no rank differs, also if all wait in one call, 1 the odd ranks are named, 2"
+        " wrong usage, 3 the ranks do not agree, and nothing decides which is the odd one."
     )
 )
 @click.argument(

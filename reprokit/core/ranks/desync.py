@@ -12,13 +12,15 @@ import collections
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from reprokit.core.ranks.rank_names import rank_ranges
 from reprokit.core.ranks.rank_records import RankRecord, RankState, RecordedCall
 
 EQUAL_SIZES = frozenset(
     "all_reduce allreduce allreduce_coalesced broadcast reduce all_gather allgather"
     " _allgather_base allgather_into_tensor_coalesced _reduce_scatter_base reduce_scatter".split()
 )
-"""Operations whose tensors have the same sizes on all ranks."""
+"""Operations whose tensors have the same sizes and types on all ranks."""
+DEFAULT_GROUPS = ("", "0", "default_pg")
 MAX_HISTORY = 64
 """Calls before a problem that are compared with earlier ones."""
 
@@ -52,7 +54,7 @@ def find_desync(
     states: Mapping[int, RankState] | None = None,
     world: Collection[int] = (),
 ) -> Desync | None:
-    """Return the first disagreement; None if all recorded collectives agree and are done.
+    """Return the first disagreement; None if no rank is known to wait for others.
 
     ``world`` has all global ranks, also those without a record.
     """
@@ -66,8 +68,8 @@ def find_desync(
     default = set(world) | set(records)
     found = []
     for name, calls in groups.items():
-        of_group = members.get(name) or (default if _is_default(name, calls, default) else set())
-        if desync := _of_group(name, calls, of_group | set(calls), states or {}):
+        known = members.get(name) or (default if name in DEFAULT_GROUPS else set())
+        if desync := _of_group(name, calls, known | set(calls), states or {}, bool(known)):
             found.append(desync)
     sure = [d for d in found if d.kind != "incomplete"]
     blocked = {rank for d in sure for rank in d.others}
@@ -76,40 +78,38 @@ def find_desync(
     return min(roots or sure or found, key=lambda d: d.since_ns, default=None)
 
 
-def _is_default(name: str, calls: Mapping[int, object], world: Collection[int]) -> bool:
-    return name in ("", "0", "default_pg") or len(calls) > len(world) / 2
-
-
 def _of_group(
     name: str,
     calls: Mapping[int, list[RecordedCall]],
     members: set[int],
     states: Mapping[int, RankState],
+    are_members_known: bool,
 ) -> Desync | None:
     by_rank = {rank: {call.number: call for call in row} for rank, row in calls.items()}
     # a recorder keeps the last calls only, so earlier ones are not comparable
     first = max(min(row) for row in by_rank.values())
-    last = max(max(row) for row in by_rank.values())
-    for number in range(first, last + 1):
+    numbers = {number for row in by_rank.values() for number in row if number >= first}
+    for number in sorted(numbers):
         here = {rank: row[number] for rank, row in by_rank.items() if number in row}
         absent = members - here.keys()
-        if not here:
+        waiting = {rank: call for rank, call in here.items() if not call.is_done}
+        if not waiting:
             continue
         if problem := _disagreement(here):
             return _of_difference(problem, name, number, here, by_rank)
-        waiting = {rank: call for rank, call in here.items() if not call.is_done}
-        if absent and waiting:
+        if absent:
             return _of_absence(name, number, here, absent, by_rank, states)
-        if waiting and len(waiting) == len(here) and number == last:
+        if len(waiting) == len(here):
             call = min(here.values(), key=lambda c: c.created_ns)
+            details = () if are_members_known else ("the members of the group are not recorded",)
             ranks = tuple(sorted(here))
-            return Desync("incomplete", (), name, number, call, ranks, call.created_ns)
+            return Desync("incomplete", (), name, number, call, ranks, call.created_ns, details)
     return None
 
 
 def _key(call: RecordedCall) -> tuple[str, str, str]:
-    sizes = call.sizes if call.operation in EQUAL_SIZES else ""
-    return call.operation, sizes, call.dtypes
+    is_equal = call.operation in EQUAL_SIZES
+    return call.operation, call.sizes if is_equal else "", call.dtypes if is_equal else ""
 
 
 def _disagreement(here: Mapping[int, RecordedCall]) -> str:
@@ -181,20 +181,22 @@ def _of_absence(
     states: Mapping[int, RankState],
 ) -> Desync:
     call = min(here.values(), key=lambda c: c.created_ns)
-    is_extra = len(here) < len(absent) and all(
+    odd, others = tuple(sorted(absent)), tuple(sorted(here))
+    are_present = all(
         by_rank.get(rank) and not (states.get(rank) or RankState(rank)).has_ended for rank in absent
     )
-    if is_extra:
-        odd, others = tuple(sorted(here)), tuple(sorted(absent))
-        details = tuple(
-            f"rank {r} calls {here[r].title}, which the others do not call"
-            + (f" at {here[r].place}" if here[r].place else "")
-            for r in odd
+    if len(here) < len(absent) and are_present:
+        at = f" at {call.place}" if call.place else ""
+        ranks = rank_ranges(others)
+        details: tuple[str, ...] = (
+            f"only {len(others)} of {len(here) + len(absent)} ranks called {call.title}{at} (rank"
+            f" {ranks}): it is an additional call, or the others are late",
         )
-        return Desync("missing", odd, name, number, call, others, call.created_ns, details)
-    odd, others = tuple(sorted(absent)), tuple(sorted(here))
-    details = tuple(_absence_of(rank, number, call, by_rank, states) for rank in odd)
-    return Desync("missing", odd, name, number, call, others, call.created_ns, details)
+        is_sure = False
+    else:
+        details = tuple(_absence_of(rank, number, call, by_rank, states) for rank in odd)
+        is_sure = True
+    return Desync("missing", odd, name, number, call, others, call.created_ns, details, is_sure)
 
 
 def _absence_of(
@@ -208,7 +210,7 @@ def _absence_of(
     if state is not None and state.summary:
         return f"rank {rank} did not call {call.title}: {state.summary}"
     if rank not in by_rank:
-        return f"rank {rank} did not call {call.title}, and left no record: it may have ended"
+        return f"rank {rank} did not call {call.title}, and no call of it in this group is recorded"
     last = by_rank[rank].get(number - 1)
     after = f"; its last call was {last.title}" if last else ""
     at = f" at {last.place}" if last and last.place else ""

@@ -21,8 +21,9 @@ MAX_FILE_BYTES = 64 << 20
 MAX_ENTRIES = 100_000
 MAX_NUMBERS = 64
 """Numbers of the sizes of one call that are shown."""
-MAX_RANK = 1_000_000
-_RANK = re.compile(r"(\d{1,7})(?:\.(?:json|pickle|pkl))?$")
+MAX_MEMBERS, MAX_RANKS_CHARS = 2_000_000, 1_000_000
+"""Ranks of all groups together, and characters of the text with the ranks of one."""
+_RANK = re.compile(r"(\d{1,6})(?:\.(?:json|pickle|pkl))?$")
 _WORD = re.compile(r"[\w.-]{1,80}")
 
 
@@ -58,7 +59,8 @@ def _calls(entries: Any) -> Iterator[RecordedCall]:
         if not isinstance(entry, dict) or entry.get("is_p2p") is True:
             continue
         number, created = entry.get("collective_seq_id"), entry.get("time_created_ns")
-        backend, _, operation = str(entry.get("profiling_name"))[:200].rpartition(":")
+        name = entry.get("profiling_name")
+        backend, _, operation = name.rpartition(":") if isinstance(name, str) else ("", "", "")
         if not isinstance(number, int) or number < 1 or not _WORD.fullmatch(operation):
             continue
         group = entry.get("process_group")
@@ -82,15 +84,18 @@ def _calls(entries: Any) -> Iterator[RecordedCall]:
 
 def _members(config: Any) -> dict[str, tuple[int, ...]]:
     """Return the global ranks of each process group, which the recorder writes as a text."""
-    found = {}
+    found: dict[str, tuple[int, ...]] = {}
+    left = MAX_MEMBERS
     for key, row in list(config.items())[:10_000] if isinstance(config, dict) else ():
-        if isinstance(row, Mapping) and isinstance(row.get("ranks"), str):
-            ranks = [int(text) for text in re.findall(r"\d{1,7}", row["ranks"][:1_000_000])]
-            found[_word(row.get("name")) or _word(key)] = tuple(sorted(set(ranks)))
+        text = row.get("ranks") if isinstance(row, Mapping) else None
+        if isinstance(text, str) and len(text) < MAX_RANKS_CHARS and left > 0:
+            ranks = sorted({int(number) for number in re.findall(r"\d{1,6}", text)})[:left]
+            left -= len(ranks)
+            found[_word(row.get("name")) or _word(key)] = tuple(ranks)
     # gloo reports the members of the default group without its name
-    if "" in found:
-        found.setdefault("0", found.pop(""))
-    return found
+    if ranks_of_default := found.pop("", ()):
+        found.setdefault("0", ranks_of_default)
+    return {name: ranks for name, ranks in found.items() if ranks}
 
 
 def _place(frames: Any) -> str:
@@ -101,7 +106,8 @@ def _place(frames: Any) -> str:
         file, line, function = (frame.get(key) for key in ("filename", "line", "name"))
         if isinstance(file, str) and "/torch/" not in file and isinstance(line, int):
             name = file.rsplit("/", 1)[-1][:100]
-            return f"{_shown(name)}:{line} in {_shown(str(function)[:100])}"
+            inside = f" in {_shown(function[:100])}" if isinstance(function, str) else ""
+            return f"{_shown(name)}:{line}{inside}"
     return ""
 
 

@@ -20,6 +20,7 @@ from reprokit.host.system.progress import OperationStatus
 MAX_DEPTH = 5
 MAX_FILES = 20_000
 MAX_PLACES = 4
+MAX_RANKS = 1_000_000
 SHOW_AFTER_S = 2.0
 
 
@@ -114,10 +115,15 @@ def _reason(desync: Desync) -> str:
     call, count = desync.expected, len(desync.others)
     at = f" at {call.place}" if call.place else ""
     if desync.kind == "incomplete":
+        who = "1 rank" if count == 1 else f"{count} ranks"
+        why = desync.details or ("the network or a device may be the cause",)
+        group = desync.group or "default"
         return (
-            f"all {count} ranks called {call.title} of group {desync.group or 'default'}{at}, and"
-            " it did not complete: the network or a device may be the cause"
+            f"{who} called {call.title} of group {group}{at}, and it did not complete:"
+            f" {'; '.join(why)}"
         )
+    if not desync.is_sure and desync.kind == "missing":
+        return "; ".join(desync.details)
     if not desync.is_sure:
         return f"{'; '.join(desync.details)}: with as many ranks on each side, none is the odd one"
     waits = "1 rank waits" if count == 1 else f"{count} ranks wait"
@@ -187,6 +193,8 @@ def _states_of_pack(path: Path) -> tuple[RankState, ...]:
     states: tuple[RankState, ...] = serialize.from_json(
         tuple[RankState, ...], document.get("ranks") or ()
     )
+    if any(not 0 <= s.rank < MAX_RANKS or not 0 <= s.world_size <= MAX_RANKS for s in states):
+        raise ValueError(f"its {run_names.RANKS_FILE} has more than {MAX_RANKS} ranks")
     return states
 
 

@@ -100,7 +100,7 @@ def _read(data: bytes) -> Any:
             _list(stack).extend(values)
         elif code == b"s":
             value, key = stack.pop(), stack.pop()
-            _dict(stack)[key] = value
+            _dict(stack)[_key(key)] = value
         elif code == b"u":
             rows = _pairs(_to_mark(stack))
             _dict(stack).update(rows)
@@ -139,7 +139,14 @@ def _to_mark(stack: list[Any]) -> list[Any]:
 
 
 def _pairs(values: list[Any]) -> dict[Any, Any]:
-    return dict(zip(values[::2], values[1::2], strict=True))
+    return dict(zip(map(_key, values[::2]), values[1::2], strict=True))
+
+
+def _key(value: Any) -> Any:
+    """Return a key of a dictionary. To hash a nested tuple may take any time and any stack."""
+    if value is None or isinstance(value, (str, int, float, bytes)):
+        return value
+    raise TypeError("a key that is neither a text nor a number")
 
 
 def _list(stack: list[Any]) -> list[Any]:
