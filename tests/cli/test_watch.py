@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,6 @@ from typing import Any
 import psutil
 import pytest
 
-from reprokit.host.service import watch_loop
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented
 from tests.support.processes import wait_until
@@ -281,7 +283,105 @@ def test_bad_input_gets_one_line(words: tuple[str, ...], part: str, tmp_path: Pa
     assert done.out == "" and not list(tmp_path.iterdir())
 
 
-def test_the_signals_of_a_terminal_are_not_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal, reprokit sends SIGINT to the command."""
-    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115
-    assert not watch_loop._is_in_foreground()
+INTERRUPTED = """
+import signal, sys, time
+
+count = []
+signal.signal(signal.SIGINT, lambda *_: count.append(1))
+print("ready", flush=True)
+end = time.monotonic() + 60
+while not count and time.monotonic() < end:
+    time.sleep(0.05)
+time.sleep(1.5)
+print(f"interrupted {len(count)} times", flush=True)
+"""
+
+
+def test_an_interrupt_of_the_terminal_reaches_a_command_once(tmp_path: Path) -> None:
+    """Ctrl-C sends SIGINT to the whole group, also if the input of reprokit is no terminal."""
+    command = [sys.executable, "-m", "reprokit", "watch", "--output-dir", str(tmp_path / "out")]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(ROOT)
+        os.execve(
+            sys.executable, [*command, "--", sys.executable, "-c", INTERRUPTED], clean_environ()
+        )
+    seen = b""
+    try:
+        while b"ready" not in seen:
+            seen += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        while b"times" not in seen:
+            seen += os.read(terminal, 4096)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+    assert b"interrupted 1 times" in seen
+
+
+def test_an_interrupt_of_reprokit_reaches_a_command_without_a_terminal(tmp_path: Path) -> None:
+    with watch("--", sys.executable, "-c", INTERRUPTED, folder=tmp_path / "out") as watcher:
+        assert watcher.stdout is not None and watcher.stdout.readline() == "ready\n"
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.stdout.readline() == "interrupted 1 times\n"
+        assert watcher.wait(30) == 0
+
+
+def test_a_watch_that_fails_leaves_its_command(tmp_path: Path) -> None:
+    """A file is where the folder of the looks belongs: the exit status is that of the command."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "looks").touch()
+    code = "import time; time.sleep(3); raise SystemExit(5)"
+    done = reprokit("watch", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", code)
+    assert done.status == 5, done.err
+    assert "the watch failed and begins again: NotADirectoryError" in done.err
+
+
+def test_a_folder_that_is_gone_does_not_hide_a_lock_up(tmp_path: Path) -> None:
+    """Modules of the working directory are not imported either."""
+    out, work = tmp_path / "out", tmp_path / "work"
+    work.mkdir()
+    text = (
+        "import threading, time\nprint('ready', flush=True)\ntime.sleep(8)\n"
+        "lock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
+    )
+    with program("-c", text, cwd=work) as process:
+        wait_for_line(process, "ready")
+        with watch(process.pid, "--stall", "6", folder=out) as watcher:
+            shutil.rmtree(out)
+            assert watcher.stderr is not None
+            lines = iter(watcher.stderr.readline, "")
+            line = next(line for line in lines if "could not be examined" in line)
+    assert f"process {process.pid} has not moved for" in line and "No such file" in line
+
+
+IDLE_KINDS = {
+    "simple queue": "import queue; q = queue.SimpleQueue()\nprint('ready', flush=True)\nq.get()",
+    "standard input": "import sys\nprint('ready', flush=True)\nsys.stdin.readline()",
+    "event": "import os; e = os.eventfd(0)\nprint('ready', flush=True)\nos.read(e, 8)",
+}
+
+
+@pytest.mark.parametrize("kind", IDLE_KINDS)
+def test_an_idle_process_has_not_locked_up(kind: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    mark = uuid.uuid4().hex
+    (tmp_path / "idle.py").write_text(IDLE_KINDS[kind])
+    process = subprocess.Popen(
+        [sys.executable, "idle.py"],
+        env=clean_environ(HANGS_MARK=mark),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for_line(process, "ready")
+        with watch(process.pid, "--stall", "6", folder=out):
+            time.sleep(16)
+            assert events(out) == []
+    finally:
+        process.kill()
+        process.wait()

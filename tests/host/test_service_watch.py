@@ -77,10 +77,16 @@ def connection(inode: int, received: float, sent: float, now: float, **more: obj
 
 
 def learned(*calls: tuple[float, list[tuple[int, float, float]]]) -> frozenset[int]:
-    """Learn from the times at which connections (inode, received, sent) had data; 0 is never."""
+    """Learn from the times at which connections (inode, received, sent) had data; 0 is never. The
+    same is seen three times, of different connections.
+    """
     ports = AnsweringPorts()
-    for now, rows in calls:
-        ports.learn([connection(*row, now) for row in rows], now)
+    for number in range(3):
+        for now, rows in calls:
+            later = 1_000.0 * number
+            shifted = [(inode + 10 * number, r + later, s and s + later) for inode, r, s in rows]
+            now_later = now + later
+            ports.learn([connection(*row, now_later) for row in shifted], now_later)
     return ports.ports
 
 

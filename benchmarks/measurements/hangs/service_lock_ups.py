@@ -1,6 +1,7 @@
 """Measure whether a watch reports the lock-ups of three services, and nothing else.
 
 python -m benchmarks run service_lock_ups [--only NAME ...] [--stall 20] [--idle 60]
+    [--no-lock-ups]
 
 The services are an HTTP server with a compiled model, a server with an engine process and a worker
 process, and a worker that takes jobs from a broker (benchmarks/cases/services). Each is watched

@@ -10,6 +10,7 @@ from reprokit.host.attach.open_requests import Connection
 
 TOLERANCE_S = 0.2
 """The kernel reports ages; the time between its answer and ours is not known."""
+MIN_ANSWERS = 3
 SHORT_S = 10.0
 """A connection that is closed so soon after its request was answered: clients wait for answers."""
 
@@ -26,8 +27,8 @@ class AnsweringPorts:
     """The ports that the user named, and those whose connections were seen to get answers, or to
     be closed soon after a request.
 
-    A port is not among them if data arrive on it one after the other without an answer, as on a
-    port for log lines.
+    A port is not among them if data have arrived on it one after the other without an answer, as on
+    a port for log lines.
     """
 
     def __init__(self, named: Collection[int] = ()) -> None:
@@ -39,7 +40,7 @@ class AnsweringPorts:
     @property
     def ports(self) -> frozenset[int]:
         """The ports that answer."""
-        learned = {p for p, count in self._answers.items() if count > self._one_way[p]}
+        learned = {p for p, n in self._answers.items() if n >= MIN_ANSWERS and not self._one_way[p]}
         return self._named | learned
 
     def learn(self, connections: Collection[Connection], now: float) -> None:

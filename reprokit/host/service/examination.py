@@ -8,14 +8,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.host.system import files, host_log
+from reprokit.host.system import deletion, files, host_log
 
 MAX_RESULT_BYTES = 16 << 20
+MAX_SECONDS = 120.0
+"""Beyond the limit of a lock-up; a longer examination is stopped."""
+START = (
+    "import sys; sys.path[:] = [path for path in sys.path if path]; sys.argv[0] = 'reprokit'; from"
+    " reprokit.cli.main import main; main()"
+)
+"""Unlike ``-m``, this imports nothing from the working directory."""
 
 
 @dataclass(frozen=True)
@@ -46,32 +54,37 @@ class Examination:
         self.output = output
         self._result = output.with_suffix(".json")
         limit_s = max(min(stall_s, still_s), 1.0)
+        self._deadline = time.monotonic() + limit_s + MAX_SECONDS
+        self._errors = output.with_suffix(".txt")
         words = ["--json", "--stall", f"{limit_s:.3f}", "--output-dir", str(output)]
         words += ["--stalled-for", f"{still_s:.3f}"] if still_s else []
         for port in sorted(ports):
             words += ["--port", str(port)]
-        with self._result.open("wb") as file:
+        with self._result.open("wb") as file, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reprokit", "--isolated", "attach", str(pid), *words],
+                [sys.executable, "-c", START, "--isolated", "attach", str(pid), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
             )
 
     @property
     def has_ended(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer is there. An examination that takes too long is stopped."""
+        if time.monotonic() > self._deadline:
+            self._process.kill()
+            self._process.wait()
         return self._process.poll() is not None
 
-    def read_finding(self) -> Finding | None:
-        """Return the answer, and delete its file; None if there is none."""
+    def read_finding(self) -> Finding | str:
+        """Return the answer, or why there is none, and delete its files."""
         data: Any = None
         with host_log.suppress(ValueError):
             data = json.loads(files.read_text(self._result, MAX_RESULT_BYTES))
-        with host_log.suppress(OSError):
-            self._result.unlink()
+        lines = files.read_text(self._errors).strip().splitlines()
+        self._delete_files()
         if not isinstance(data, dict) or not isinstance(data.get("verdict"), dict):
-            return None
+            return lines[-1].removeprefix("reprokit: ") if lines else "it gave no answer"
         verdict, signature = data["verdict"], data.get("signature") or {}
         return Finding(
             verdict.get("kind") == "hang",
@@ -88,5 +101,8 @@ class Examination:
         self._process.terminate()
         with host_log.suppress(subprocess.TimeoutExpired):
             self._process.wait(10)
-        with host_log.suppress(OSError):
-            self._result.unlink()
+        self._delete_files()
+
+    def _delete_files(self) -> None:
+        for path in (self._result, self._errors):
+            deletion.delete_path(path, inside=path.parent)

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 
 from reprokit.core.records.process_state import WaitingRequest
-from reprokit.host.attach import open_requests
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.attach import access, open_requests
 from reprokit.host.service import look as look_module
 from reprokit.host.service.answering_ports import AnsweringPorts
 from reprokit.host.service.examination import Examination, Finding
@@ -24,6 +25,8 @@ LOOK_SHARE, TICK_SHARE = 0.003, 0.001
 MIN_TICK_S = 0.5
 MIN_LOOKS, MAX_LOOKS = 4, 8
 """Looks in ``--stall`` seconds. With a short limit, they cost more than their share of a CPU."""
+UNREADABLE_LOOKS = 3
+"""A program may start with a shell, so the first looks may find no Python."""
 EVENTS_FILE = "events.jsonl"
 _REQUESTS = Position(0, 0, "", ())
 """Stands for a process tree that is idle while requests wait."""
@@ -79,7 +82,7 @@ class ServiceWatch:
         self._examined_s, self._examined = 0.0, _REQUESTS
         self._process = psutil.Process(root_pid)
         self._known: set[tuple[str, str]] = set()
-        self._count = 0
+        self._count = self._unreadable = 0
 
     def step(self) -> bool:
         """Read what is due. Return False if the root process has ended."""
@@ -115,10 +118,19 @@ class ServiceWatch:
         if was_reported and not self._still.is_reported:
             self._note("advances", f"process {self._root} advances again", still_s=still_s)
         self._is_resting = seen.is_readable and seen.position is None
+        self._unreadable = 0 if seen.is_readable else self._unreadable + 1
+        if self._unreadable == UNREADABLE_LOOKS:
+            self._say_why_unreadable()
         left_s = self._still.left_s
         self._next_look = now + (left_s if 0 < left_s < self._still.gap_s else self._still.gap_s)
         if self._still.is_suspect and self._still.position is not None:
             self._examine(self._still.still_s, self._still.position)
+
+    def _say_why_unreadable(self) -> None:
+        why = "no process of it runs Python"
+        with host_log.suppress(BadInput):
+            why = access.check_access(self._root) or "py-spy could not read them"
+        self._note("unreadable", f"no stack of process {self._root} could be read: {why}")
 
     def _check_sockets(self, now: float) -> None:
         """Note requests without an answer for ``--stall`` while the process tree rests."""
@@ -158,8 +170,7 @@ class ServiceWatch:
                 self._root, still_s, self._options.stall_s, self._ports.ports, output
             )
         except OSError as problem:  # the disk is full, or the folder is gone
-            host_log.log_ignored(problem)
-            self._still.clear()
+            self._report_unexamined(problem.strerror or str(problem))
         return self._examination is not None
 
     def _follow_examination(self) -> None:
@@ -169,7 +180,10 @@ class ServiceWatch:
             return
         self._examination = None
         finding = examination.read_finding()
-        if finding is None or not finding.is_hang:
+        if isinstance(finding, str):
+            self._report_unexamined(finding)
+            return
+        if not finding.is_hang:
             self._still.clear()
             deletion.delete_path(examination.output, inside=self._output)
             return
@@ -178,6 +192,18 @@ class ServiceWatch:
         elif self._examined == self._still.position:
             self._still.is_reported = True
         self._report(finding, examination.output)
+
+    def _report_unexamined(self, why: str) -> None:
+        """Report a process that may have locked up, and try again later."""
+        self._still.clear()
+        phase = self._examined.phase
+        inside = f" in phase {phase}" if phase else ", while requests wait"
+        self._note(
+            "suspect",
+            f"process {self._root} has not moved for {self._examined_s:.0f} s{inside}, and could"
+            f" not be examined: {why}",
+            still_s=round(self._examined_s, 1),
+        )
 
     def _report(self, finding: Finding, output: Path) -> None:
         is_new = finding.identity not in self._known

@@ -11,7 +11,7 @@ CHECK_S = 5.0
 """An examination of a suspect takes about this long."""
 MAX_BACKOFF = 16
 SWITCHES_PER_S = 1.0
-"""A thread that calls the same compiled code again and again waits in between for its work."""
+"""A thread of a busy server waits for its next request at least as often."""
 UNSURE_FACTOR = 4
 """A thread in compiled code that waits now and then is examined after this many times the limit."""
 

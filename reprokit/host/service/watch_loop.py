@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, running_program
@@ -30,6 +31,7 @@ FORWARDED = (
     signal.SIGUSR2,
 )
 """Signals to a watched command; the terminal sends its own to the command too."""
+MAX_FAILURES, RETRY_S = 5, 10.0
 OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -58,15 +60,14 @@ def watch_process(
     """
     if why := access.check_access(pid):
         raise BadInput(why)
-    wake, stopped = threading.Event(), threading.Event()
+    stops: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-        wake.set()
+        stops.append(number)
 
     with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), stop)):
-        lock_ups, seconds, cpu_s = _watch(pid, output, options, say, wake, stopped.is_set)
-    return WatchResult(pid, lock_ups, seconds, cpu_s, is_interrupted=stopped.is_set())
+        lock_ups, seconds, cpu_s = _watch(pid, output, options, say, lambda: bool(stops))
+    return WatchResult(pid, lock_ups, seconds, cpu_s, is_interrupted=bool(stops))
 
 
 def watch_command(
@@ -84,13 +85,13 @@ def watch_command(
     Raises:
         BadInput: the command cannot be started.
     """
-    wake = threading.Event()
     command: subprocess.Popen[bytes] | None = None
 
     def forward(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGCHLD:
-            wake.set()
-        elif command is not None and not (number in OF_TERMINAL and _is_in_foreground()):
+        # SIGCHLD only ends the wait
+        if number == signal.SIGCHLD or command is None:
+            return
+        if not (number in OF_TERMINAL and _is_in_foreground()):
             with host_log.suppress(OSError):
                 command.send_signal(number)
 
@@ -102,7 +103,7 @@ def watch_command(
             raise BadInput(f"cannot run {words[0]!r}: {problem.strerror or problem}") from problem
         started = command
         lock_ups, seconds, cpu_s = _watch(
-            command.pid, output, options, say, wake, lambda: started.poll() is not None
+            command.pid, output, options, say, lambda: started.poll() is not None
         )
         status = command.wait()
     return WatchResult(command.pid, lock_ups, seconds, cpu_s, status)
@@ -132,20 +133,60 @@ def _watch(
     output: Path,
     options: WatchOptions,
     say: Callable[[str], None],
-    wake: threading.Event,
     has_ended: Callable[[], bool],
 ) -> tuple[tuple[LockUp, ...], float, float]:
+    """Watch until ``has_ended()``, or until the process ends. A defect of the watch does not end it
+    and never reaches the command.
+    """
     began, began_cpu = time.monotonic(), look.own_cpu_s()
     say(service_watch.describe(pid, options, output))
-    with contextlib.closing(ServiceWatch(pid, output, options, say)) as watch:
-        while not has_ended() and watch.step():
-            due = time.monotonic() + watch.tick_s
-            # py-spy ends with SIGCHLD too
-            while (left_s := due - time.monotonic()) > 0 and not has_ended():
-                wake.wait(left_s)
-                wake.clear()
+    lock_ups: tuple[LockUp, ...] = ()
+    failures = 0
+    with _wake_up_pipe() as woken:
+        while failures < MAX_FAILURES and not has_ended():
+            try:
+                with contextlib.closing(ServiceWatch(pid, output, options, say)) as watch:
+                    try:
+                        while not has_ended() and watch.step():
+                            _wait(woken, watch.tick_s, has_ended)
+                    finally:
+                        lock_ups += tuple(watch.lock_ups)
+                break
+            except psutil.NoSuchProcess as problem:
+                host_log.log_ignored(problem)
+                break
+            except Exception as problem:
+                host_log.log_ignored(problem)
+                failures += 1
+                say(f"the watch failed and begins again: {type(problem).__name__}: {problem}")
+                _wait(woken, RETRY_S, has_ended)
     seconds, cpu_s = time.monotonic() - began, look.own_cpu_s() - began_cpu
-    return tuple(watch.lock_ups), round(seconds, 1), round(cpu_s, 2)
+    return lock_ups, round(seconds, 1), round(cpu_s, 2)
+
+
+@contextlib.contextmanager
+def _wake_up_pipe() -> Iterator[int]:
+    """Return a descriptor that is readable after a signal.
+
+    A lock, such as that of ``threading.Event``, could be held by the code that a signal interrupts.
+    """
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
+
+
+def _wait(woken: int, seconds: float, has_ended: Callable[[], bool]) -> None:
+    """Wait for ``seconds``, or until ``has_ended()``; py-spy ends with SIGCHLD too."""
+    due = time.monotonic() + seconds
+    while (left_s := due - time.monotonic()) > 0 and not has_ended():
+        if select.select([woken], [], [], left_s)[0]:
+            with host_log.suppress(OSError):
+                os.read(woken, 4096)
 
 
 @contextlib.contextmanager
@@ -166,6 +207,6 @@ def _handlers(
 
 def _is_in_foreground() -> bool:
     """Return whether the terminal sends its signals to this group, and so to the command."""
-    with host_log.suppress(OSError, ValueError):
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    with host_log.suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     return False

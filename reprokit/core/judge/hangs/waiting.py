@@ -26,10 +26,13 @@ MAX_FRAMES = 12
 _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_pwait".split())
 _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
-_PEER = re.compile(r"/dev/(tty|pts/|console).*|descriptor \d+, a socket.*")
-"""A terminal or a socket. A file or a pipe has a writer that may be stuck, so waiting for it is not
-idle.
+_PEER = re.compile(
+    r"/dev/(tty|pts/|console).*|descriptor \d+, a socket.*|anon_inode:\W?(inotify|\w+fd)\W?.*"
+)
+"""A terminal, a socket, or a descriptor for events. A file or a pipe has a writer that may be
+stuck, so waiting for it is not idle.
 """
+_CALLS_THAT_WAIT = re.compile(r"\.(get|recv|recv_bytes|read\w*|wait|join|accept|poll|select)\(")
 _WAITS = (
     re.compile(
         r"<stdlib>/(threading|queue|concurrent/futures/.*|multiprocessing/.*|asyncio/.*|selectors|socket)\.py"
@@ -111,6 +114,15 @@ def _waits_of_process(seen: Observation, process: ProcessState) -> tuple[str, ..
     main = next((t for t in process.threads if t.tid == process.pid), None)
     how = main is not None and not process.is_stopped and _system_call_wait(main, tree)
     return (f"it waits in {how}",) if how else None
+
+
+def waits_in_source(source_line: str) -> bool:
+    """Return whether a line of Python calls something that waits for work.
+
+    The frames of calls in C, such as that of ``queue.SimpleQueue.get``, are not on the stack, so
+    such a call looks like the acquisition of a lock.
+    """
+    return bool(_CALLS_THAT_WAIT.search(source_line)) and ".acquire(" not in source_line
 
 
 def is_running(seen: Observation) -> bool:
