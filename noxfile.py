@@ -56,7 +56,7 @@ def versions(session: nox.Session) -> None:
 
     The session builds an environment for each of them, of five to seven gigabytes, and deletes it.
     """
-    checks = ("hooks", "kernel", "comparison", "simulated GPU")
+    checks = ("hooks", "kernel", "comparison")
     words = ("--versions", *OLDEST_AND_NEWEST, "--only", *checks, "--compare", "--delete")
     # a pip.conf may limit the versions, and each environment is used once
     env = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
