@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit.core.ranks.desync import Desync, find_desync
+from reprokit.core.ranks.rank_names import rank_ranges
 from reprokit.core.ranks.rank_records import RankRecord, RankState
 from reprokit.core.shared.contract import run_names, serialize
 from reprokit.core.shared.errors import BadInput
@@ -107,6 +108,10 @@ def merge_ranks(
         since, is_sure = desync.since_ns / 1e9 or None, desync.is_sure
     else:
         odd, kind, reason = _odd_by_position(states, without)
+        if without and not odd:
+            ranks = rank_ranges(without)
+            reason += f"; rank {ranks} left no data, so nobody can tell whether it ended"
+            is_sure = False
     groups = _groups(records, states, odd, desync)
     return Merged(reason, odd, kind, groups, seen, without, since, skipped, is_sure)
 
