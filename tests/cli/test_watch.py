@@ -141,6 +141,7 @@ def ask(port: int, path: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_a_lost_request_is_a_lock_up_and_idle_is_not(tmp_path: Path) -> None:
     """Bursts and idle times are not reported. A request without an answer is, with a pack; the
     second is known, and the server goes on.
@@ -173,6 +174,7 @@ def test_a_lost_request_is_a_lock_up_and_idle_is_not(tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["events.jsonl", "lock-up-001"]
 
 
+@pytest.mark.slow
 def test_a_worker_below_a_launcher_locks_up(tmp_path: Path) -> None:
     """A launcher that waits for an idle worker is idle. A worker in a deadlock is reported."""
     out = tmp_path / "out"
@@ -339,6 +341,7 @@ def test_a_watch_that_fails_leaves_its_command(tmp_path: Path) -> None:
     assert "the watch failed and begins again: NotADirectoryError" in done.err
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_gone_does_not_hide_a_lock_up(tmp_path: Path) -> None:
     """Modules of the working directory are not imported either."""
     out, work = tmp_path / "out", tmp_path / "work"
@@ -364,6 +367,7 @@ IDLE_KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", IDLE_KINDS)
 def test_an_idle_process_has_not_locked_up(kind: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
