@@ -11,6 +11,7 @@ from reprokit.host.attach.open_requests import Connection
 TOLERANCE_S = 0.2
 """The kernel reports ages; the time between its answer and ours is not known."""
 MIN_ANSWERS = 3
+"""A connection that stays open after one answer may be a stream; one that is closed is enough."""
 SHORT_S = 10.0
 """A connection that is closed so soon after its request was answered: clients wait for answers."""
 
@@ -49,7 +50,7 @@ class AnsweringPorts:
         open_ones = {one.inode for one in connections}
         for inode, seen in last.items():
             if inode not in open_ones and now - seen.received < SHORT_S:
-                self._answers[seen.port] += 1
+                self._answers[seen.port] += MIN_ANSWERS
         for one in connections:
             if one.is_listening or not one.inode:
                 continue
