@@ -21,12 +21,7 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("pid", type=click.IntRange(min=2), required=False)
-@shared.option(
-    "--match",
-    "name",
-    metavar="NAME",
-    help="The process whose command line contains NAME.",
-)
+@shared.MATCH
 @shared.option(
     "--stall",
     type=option_types.SECONDS,

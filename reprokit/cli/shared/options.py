@@ -51,6 +51,12 @@ JSON = option(
     section=OUTPUT_SECTION,
     help="Print one JSON object on stdout and nothing else; see reprokit schema.",
 )
+MATCH = option(
+    "--match",
+    "name",
+    metavar="NAME",
+    help="The process whose command line contains NAME.",
+)
 YES = option(
     "--yes",
     is_flag=True,

@@ -60,7 +60,7 @@ class Stillness:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether the tree has not moved for so long that it is to be examined now."""
+        """Whether the tree has been still for long enough to be examined."""
         return self.left_s <= 0.0
 
     @property
