@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+import time
 
 import pytest
 
-from reprokit.host.attach.open_requests import Connection
+from reprokit.host.attach.open_requests import ClosedConnections, Connection
 from reprokit.host.service.answering_ports import AnsweringPorts
 from reprokit.host.service.look import Look, Position
 from reprokit.host.service.stillness import UNSURE_FACTOR, Stillness
@@ -76,6 +78,9 @@ def connection(inode: int, received: float, sent: float, now: float, **more: obj
     return dataclasses.replace(base, **more)  # type: ignore[arg-type]
 
 
+LISTENING = Connection(9, 8000, True, 0)
+
+
 def learned(*calls: tuple[float, list[tuple[int, float, float]]]) -> frozenset[int]:
     """Learn from the times at which connections (inode, received, sent) had data; 0 is never. The
     same is seen three times, of different connections.
@@ -86,15 +91,49 @@ def learned(*calls: tuple[float, list[tuple[int, float, float]]]) -> frozenset[i
             later = 1_000.0 * number
             shifted = [(inode + 10 * number, r + later, s and s + later) for inode, r, s in rows]
             now_later = now + later
-            ports.learn([connection(*row, now_later) for row in shifted], now_later)
+            rows_then = [connection(*row, now_later) for row in shifted]
+            ports.learn([LISTENING, *rows_then], [], now_later)
     return ports.ports
 
 
 def test_a_port_answers_if_an_answer_was_seen() -> None:
     assert learned((10, [(1, 9.0, 9.5)])) == {8000}
     assert learned((10, [(1, 9.5, 0.0)]), (11, [(1, 9.5, 10.2)])) == {8000}
-    # it was closed soon after its request
-    assert learned((10, [(1, 9.5, 0.0)]), (11, [])) == {8000}
+
+
+def test_a_port_answers_if_connections_were_closed_after_an_answer() -> None:
+    for sent, is_learned in ((9.5, True), (0.0, False), (8.0, False)):
+        ports = AnsweringPorts()
+        for number in range(3):
+            assert not ports.ports
+            closed = connection(0, 9.0, sent, 10.0)
+            of_client = dataclasses.replace(closed, port=50_000 + number)
+            ports.learn([LISTENING], [closed, of_client], 10.0 + number)
+        assert ports.ports == ({8000} if is_learned else frozenset())
+
+
+def test_the_kernel_reports_connections_that_were_closed() -> None:
+    closed = ClosedConnections()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+        client.sendall(b"request")
+        accepted.recv(100)
+        accepted.sendall(b"answer")
+        client.recv(100)
+        client.close()
+        accepted.close()
+        found: list[Connection] = []
+        for _ in range(100):
+            found += [one for one in closed.read() if one.port == port]
+            if found:
+                break
+            time.sleep(0.05)
+    assert len(found) == 1 and found[0].has_received and found[0].has_sent
+    assert found[0].sent_s <= found[0].received_s and not found[0].is_listening
+    closed.close()
+    assert closed.read() == []
 
 
 def test_a_port_that_only_reads_does_not_answer() -> None:

@@ -7,6 +7,7 @@ needed. Only the network namespace of reprokit is seen.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,6 +18,10 @@ from reprokit.host.system import host_log
 
 SOCK_DIAG, DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
 """NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, and NLM_F_REQUEST | NLM_F_DUMP (linux/netlink.h)."""
+CLOSED_GROUPS = 1 << 0 | 1 << 2
+"""SKNLGRP_INET_TCP_DESTROY and SKNLGRP_INET6_TCP_DESTROY (linux/sock_diag.h)."""
+MAX_CLOSED = 1000
+"""Closed connections that are read at once."""
 DONE, ERROR = 3, 2
 INFO = 2
 """INET_DIAG_INFO, the attribute with the ``struct tcp_info`` of linux/tcp.h."""
@@ -94,15 +99,54 @@ def list_connections() -> list[Connection]:
     return found
 
 
+class ClosedConnections:
+    """Receives from the kernel the TCP connections that are closed, in their last state.
+
+    The kernel drops events that are not read for a while. Without its support there are none.
+    """
+
+    def __init__(self) -> None:
+        self._link: socket.socket | None = None
+        with host_log.suppress(OSError):
+            link = socket.socket(
+                socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, SOCK_DIAG
+            )
+            link.bind((0, CLOSED_GROUPS))
+            self._link = link
+
+    def read(self) -> list[Connection]:
+        """Return the connections that were closed since the last call; their inode is 0."""
+        found: list[Connection] = []
+        with host_log.suppress(OSError, struct.error):
+            while self._link is not None and len(found) < MAX_CLOSED:
+                if not select.select([self._link], [], [], 0)[0]:
+                    break
+                found += [_connection(body) for _, body in _messages(self._link.recv(1 << 16))]
+        return found
+
+    def close(self) -> None:
+        """Stop receiving."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
 def _read_answer(link: socket.socket) -> Iterator[Connection]:
     while True:
-        data = link.recv(1 << 16)
-        while len(data) >= 16:
-            size, kind = struct.unpack_from("=IH", data)
-            if kind in (DONE, ERROR) or size < 16:
+        for kind, body in _messages(link.recv(1 << 16)):
+            if kind in (DONE, ERROR):
                 return
-            yield _connection(data[16:size])
-            data = data[(size + 3) & ~3 :]
+            yield _connection(body)
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the kind and the body of each message."""
+    while len(data) >= 16:
+        size, kind = struct.unpack_from("=IH", data)
+        if size < 16:
+            return
+        yield kind, data[16:size]
+        data = data[(size + 3) & ~3 :]
 
 
 def _connection(data: bytes) -> Connection:

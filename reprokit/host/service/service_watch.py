@@ -75,6 +75,7 @@ class ServiceWatch:
         gap_s = max(options.stall_s / MAX_LOOKS, MIN_TICK_S)
         self._still = Stillness(options.stall_s, gap_s)
         self._ports = AnsweringPorts(options.ports)
+        self._closed = open_requests.ClosedConnections()
         self._is_resting = False
         self._next_look = self._next_sockets = 0.0
         self._has_old_requests = self._are_requests_reported = False
@@ -103,6 +104,7 @@ class ServiceWatch:
             self._examination.stop()
             self._examination = None
         self._reader.close()
+        self._closed.close()
         deletion.delete_path(self._output / "looks", inside=self._output)
 
     def _look(self, now: float) -> None:
@@ -138,7 +140,7 @@ class ServiceWatch:
             return
         used = look_module.own_cpu_s()
         connections = open_requests.list_connections()
-        self._ports.learn(connections, now)
+        self._ports.learn(connections, self._closed.read(), now)
         limit_s = enough_s(self._options.stall_s, 2 * self.tick_s)
         is_old = any(
             c.received_s >= limit_s and (c.unread_bytes or not c.is_answered) for c in connections
