@@ -139,3 +139,16 @@ def test_the_last_traceback_of_a_text() -> None:
     assert link is not None
     assert (link.type, link.message, link.frames[0].function) == ("ValueError", "no: way", "f")
     assert fr.parse_traceback("nothing here") is None
+
+
+def test_a_folder_named_pyenv_does_not_end_the_name_of_a_module() -> None:
+    """Lines of two threads that crash at once mix; the path of a whole line stays as it is."""
+    whole = "/root/.pyenv/versions/3.11.7/lib/python3.11/threading.py"
+    for name, expected in (
+        (whole, Frame(whole, "wait", 327)),
+        ("/a/b.pyx", Frame("/a/b.pyx", "wait", 327)),
+        ("<string>", Frame("<string>", "wait", 327)),
+        ("/a/b.py, line   File", Frame("/a/b.py", "<torn>", 327)),
+    ):
+        text = f'Current thread 0x1 (most recent call first):\n  File "{name}", line 327 in wait\n'
+        assert fr.parse_faulthandler(text, 7)[0].frames == (expected,)

@@ -154,14 +154,18 @@ _FH_THREAD = re.compile(
 )
 
 
+_SUFFIX = re.compile(r"(?<!/)\.py(?![\w.-]*/)")
+"""The end of the name of a module, and not a folder such as ``.pyenv``."""
+
+
 def _whole(frame: Frame) -> Frame:
     """Return the frame with a valid file. If two threads crash at once, their lines mix, and only
     the file of such a frame is known.
     """
-    file, suffix, rest = frame.file.partition(".py")
-    if not suffix or not rest or rest in ("c", "x", "i"):
+    suffix = _SUFFIX.search(frame.file)
+    if suffix is None or frame.file[suffix.end() :] in ("", "c", "x", "i"):
         return frame
-    return Frame(file + suffix, "<torn>", frame.line)
+    return Frame(frame.file[: suffix.end()], "<torn>", frame.line)
 
 
 def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
