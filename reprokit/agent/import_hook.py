@@ -5,21 +5,23 @@ The agent itself imports neither.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
 
-Hooks = tuple[Callable[[], None] | None, Callable[[], None] | None]
-"""The functions that are called before and after a module is executed."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # these imports take 25 ms, which each Python process of a target would pay
+    from collections.abc import Callable, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, TypeAlias
+
+    Hooks: TypeAlias = tuple[Callable[[], None] | None, Callable[[], None] | None]
+    """The functions that are called before and after a module is executed."""
 
 
-class _HookingLoader(Loader):
+class _HookingLoader:
     """Call the hooks of a module around the real loader's ``exec_module``, the first time."""
 
     def __init__(self, inner: Loader, name: str, hooks: dict[str, Hooks]) -> None:
@@ -39,46 +41,64 @@ class _HookingLoader(Loader):
         before, after = self._hooks.pop(self._name, (None, None))
         if before:
             _run_hook(before)
-        with _without_gc():
+        # The import of torch 2.13, Dynamo and Inductor takes 4.5 CPU seconds with collection,
+        # which frees nothing there, and 3.8 without.
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
             self._inner.exec_module(module)
+        finally:
+            if was_enabled:
+                gc.enable()
         if after:
             _run_hook(after)
 
 
-class _HookingFinder(MetaPathFinder):
-    """Wrap the loaders of four modules.
+class _HookingFinder:
+    """Wrap the loaders of some modules.
 
     The hooks run when a module is executed, because many programs only search for a module
     (``importlib.util.find_spec``).
     """
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Hooks] = {
-            "torch": (_before_torch, _after_torch),
-            "triton": (_before_triton, None),
-            "torch._dynamo": (None, _after_dynamo),
-            "torch._inductor.compile_fx": (None, _after_inductor),
-        }
+        self.hooks: dict[str, Hooks] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._hooks:
+        if fullname not in self.hooks:
             return None
         for finder in sys.meta_path:  # an editable torch has a finder of its own
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(fullname, path, target)
                 if spec is not None:
                     if spec.loader is not None:
-                        spec.loader = _HookingLoader(spec.loader, fullname, self._hooks)
+                        spec.loader = _HookingLoader(spec.loader, fullname, self.hooks)  # type: ignore[assignment]
                     return spec
         return None
 
 
 def wait_for_torch() -> None:
-    """Add the finder to ``sys.meta_path``. The program may import torch later, or never."""
-    if not any(isinstance(f, _HookingFinder) for f in sys.meta_path):
-        sys.meta_path.insert(0, _HookingFinder())
+    """Install the hooks of a capture. The program may import torch later, or never."""
+    wait_for_modules(
+        {
+            "torch": (_before_torch, _after_torch),
+            "triton": (_before_triton, None),
+            "torch._dynamo": (None, _after_dynamo),
+            "torch._inductor.compile_fx": (None, _after_inductor),
+        }
+    )
+
+
+def wait_for_modules(hooks: dict[str, Hooks]) -> None:
+    """Call the hooks before and after the program executes these modules, once."""
+    finder = next((f for f in sys.meta_path if isinstance(f, _HookingFinder)), None)
+    if finder is None:
+        finder = _HookingFinder()
+        sys.meta_path.insert(0, finder)
+    for name, of_module in hooks.items():
+        finder.hooks.setdefault(name, of_module)
 
 
 def _before_triton() -> None:
@@ -135,21 +155,6 @@ def _after_inductor() -> None:
     from . import install_hooks
 
     install_hooks.watch_inductor()
-
-
-@contextlib.contextmanager
-def _without_gc() -> Iterator[None]:
-    """Disable garbage collection while a module is executed: it frees nothing there.
-
-    The import of torch 2.13, Dynamo and Inductor takes 4.5 CPU seconds with it, and 3.8 without.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _run_hook(hook: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""Write the journal of this process.
+"""Write the journal of this process, to files of the run directory or into memory.
 
 Each event is one line, written with one ``write(2)``, so that SIGKILL loses no event that was
-written.
+written. A program that only prepares for ``reprokit attach`` has no run directory and writes its
+last events into memory.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import dataclasses
+import errno
 import os
 import threading
 import time
@@ -16,10 +18,12 @@ import time
 from ...core.shared.contract import events, run_names
 from ...core.shared.contract.event_base import Event
 from ...core.shared.contract.journal_format import Now, encode_event, encode_now
+from .memory_journal import MemoryJournal
 
 _fd: int | None = None
 _now_fd: int | None = None
 _beat_fd: int | None = None
+_memory: MemoryJournal | None = None
 _dropped = 0
 
 HEARTBEAT_INTERVAL_S = 0.25
@@ -37,17 +41,24 @@ def _after_fork() -> None:
         if fd is not None:
             os.close(fd)
     _fd, _now_fd, _beat_fd, _dropped = None, None, None, 0
+    if _memory is not None:
+        with contextlib.suppress(OSError):
+            _memory.open_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def write_to_memory() -> None:
+    """Keep the last events of this process in memory. Raises OSError if that is not possible."""
+    global _memory
+    _memory = MemoryJournal()
 
 
 def write_event(event: Event) -> None:
     """Append one event. It never raises: a full disk must not change what the target does."""
     global _fd, _dropped
     try:
-        if _fd is None:
-            _fd = _open("jsonl", os.O_APPEND)
         stamped = dataclasses.replace(
             event,
             t=round(time.time(), 6),
@@ -55,7 +66,13 @@ def write_event(event: Event) -> None:
             tid=threading.get_native_id(),
             dropped=_dropped,
         )
-        os.write(_fd, encode_event(stamped))
+        line = encode_event(stamped)
+        if _memory is not None:
+            _memory.append(line)
+        else:
+            if _fd is None:
+                _fd = _open("jsonl", os.O_APPEND)
+            os.write(_fd, line)
         _dropped = 0
     except Exception:  # the target must go on
         _dropped += 1
@@ -77,9 +94,13 @@ def write_now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> No
     """
     global _now_fd
     try:
+        record = encode_now(Now(time.monotonic(), unit, where, repeats, repeated))
+        if _memory is not None:
+            _memory.put_now(record)
+            return
         if _now_fd is None:
             _now_fd = _open("now", 0)
-        os.pwrite(_now_fd, encode_now(Now(time.monotonic(), unit, where, repeats, repeated)), 0)
+        os.pwrite(_now_fd, record, 0)
     except Exception:  # the target must go on
         return
 
@@ -89,10 +110,11 @@ def start_heartbeat() -> None:
 
     The host reads the counter: if it does not change, a thread holds the GIL or the process is
     stopped. Only a process that compiles has this thread, so that a program that forks before it
-    compiles does not become multi-threaded.
+    compiles does not become multi-threaded. A program that only prepares for ``reprokit attach``
+    never has it.
     """
     global _beat_fd
-    if _beat_fd is not None:
+    if _beat_fd is not None or _memory is not None:
         return
     try:
         _beat_fd = _open("beat", 0)
@@ -112,5 +134,7 @@ def _beat(fd: int) -> None:
 
 
 def _open(suffix: str, flags: int) -> int:
+    if not RUN_DIR:
+        raise OSError(errno.ENOENT, "there is no run directory")
     path = os.path.join(RUN_DIR, run_names.JOURNAL_FOLDER, f"{os.getpid()}.{suffix}")
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)

@@ -15,7 +15,7 @@ from reprokit.core.records import bounded_json
 from reprokit.core.shared.contract import cache_events  # noqa: F401 - its class is a subclass of Event
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import Begin, End, RaisedEvent
-from reprokit.core.shared.contract.journal_format import Now
+from reprokit.core.shared.contract.journal_format import NOW_BYTES, SLOT_BYTES, Now
 from reprokit.core.shared.contract.serialize import from_json
 
 
@@ -47,6 +47,16 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
         elif event := event_from_json(value):
             events.append(event)
     return events, bad
+
+
+def split_slots(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the numbers and the lines in the memory of a prepared process, oldest first."""
+    rows = []
+    for at in range(NOW_BYTES, len(data) - SLOT_BYTES + 1, SLOT_BYTES):
+        number, _, line = data[at : at + SLOT_BYTES].rstrip(b"\n\0").partition(b" ")
+        if number.isdigit() and line:
+            rows.append((int(number), line + b"\n"))
+    return sorted(rows)
 
 
 def open_events(events: Iterable[Event]) -> list[Begin]:

@@ -17,6 +17,7 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import BUSY_SHARE, Evidence
 from reprokit.core.shared.contract import run_names
 from reprokit.host.attach import open_requests
+from reprokit.host.attach.prepared import PreparedProcesses
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import host_log, interrupts, process_tree
@@ -34,14 +35,28 @@ DUMPS_PER_STALL = 6
 
 
 class ProcessObserver:
-    """Observes one process tree. :meth:`look` comes first, and takes about two seconds."""
+    """Observes one process tree. :meth:`look` comes first, and takes about two seconds.
 
-    def __init__(self, request: Request, run_path: Path, ports: Collection[int] = ()) -> None:
+    With ``may_signal``, a process that called ``reprokit.watch()`` is asked for its stacks with a
+    signal if they cannot be read.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        run_path: Path,
+        ports: Collection[int] = (),
+        *,
+        may_signal: bool = False,
+    ) -> None:
         self._root, self._stall_s, self._ports = request.attached_pid, request.stall_s, ports
+        self._may_signal = may_signal
         self._quiet_before_s = request.quiet_before_s
         self._watch = Sampler(run_path / run_names.SAMPLES_FILE, self._root)
-        follower = JournalFollower(run_path / run_names.JOURNAL_FOLDER, request.line_repeats)
-        self._gatherer = EvidenceGatherer(run_path, self._root, follower, self._watch)
+        self._prepared = PreparedProcesses(run_path)
+        self._follower = JournalFollower(run_path / run_names.JOURNAL_FOLDER, request.line_repeats)
+        self._gatherer = EvidenceGatherer(run_path, self._root, self._follower, self._watch)
+        self._gatherer.dumper.memory_files = self._prepared.stack_files
         self._began, self._started = time.monotonic(), time.time()
         self._progress, self._missing = "", list[Missing]()
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
@@ -50,8 +65,12 @@ class ProcessObserver:
     def look(self) -> RunOutcome:
         """Take three rounds of stacks and of samples, and return what they show."""
         self._watch.sample_if_due()
+        self._read_journals()
         self._gather()
         self._is_alive()
+        if not self._progress and _is_compiling(self._seen):
+            quiet_s = self._prepared.quiet_s(self._main().pid) - self._elapsed()
+            self._quiet_before_s = max(self._quiet_before_s, round(quiet_s, 3))
         return self._outcome()
 
     def observe_longer(
@@ -98,6 +117,8 @@ class ProcessObserver:
 
     def _gather(self) -> None:
         self._gatherer.gather_quietly(self._main())
+        if self._may_signal:
+            self._gatherer.dump_by_signal(self._gatherer.pids_without_dump)
         self._check_samples()
         family = [process.pid for process in process_tree.family_of(self._root)]
         self._evidence = dataclasses.replace(
@@ -118,6 +139,9 @@ class ProcessObserver:
     def _check_samples(self) -> None:
         """Note a compiler that works for the process, and work outside of the compiler."""
         if self._progress or not self._watch.sample_if_due():
+            return
+        if (news := self._read_journals()) and _is_compiling(self._seen):
+            self._progress = f"its compiler advances: {news[-1]}"
             return
         main = self._main().pid
         if working := self._watch.working_children(main):
@@ -146,14 +170,23 @@ class ProcessObserver:
     def _main(self) -> MainProcess:
         return MainProcess(self._seen.main_pid or self._root, tid=self._seen.working_tid)
 
+    def _read_journals(self) -> list[str]:
+        """Describe the progress since the last call of processes that called ``watch()``."""
+        self._prepared.copy_news([p.pid for p in process_tree.family_of(self._root)])
+        self._follower.can_dump.update(self._prepared.stack_files)
+        return self._follower.read_news()
+
     def _observation(self) -> Observation:
-        main = main_process.find_by_stacks(self._gatherer.dumper.dumps, self._root)
+        main = main_process.find_observed(
+            self._gatherer.dumper.dumps, self._follower.living, self._root
+        )
         return waiting.choose_stuck_process(
             Observation(
                 dumps=tuple(self._gatherer.dumper.dumps),
                 evidence=self._evidence,
                 main_pid=main.pid,
                 working_tid=main.tid,
+                open_events=main.open_events,
                 is_attached=True,
             )
         )
@@ -194,7 +227,12 @@ class ProcessObserver:
             last_output=0.0,
             watch_cpu_s=0.0,
             missing=(*self._missing, *problems),
+            quiet_before_s=self._quiet_before_s,
         )
+
+
+def _is_compiling(seen: Observation) -> bool:
+    return location.phase_of_open_events(seen) in phases.COMPILE_PHASES
 
 
 def _pids_below(pid: int) -> frozenset[int]:

@@ -101,7 +101,10 @@ def _script(journals: Journals) -> tuple[str, str]:
     Only a script is used of which changed copies are harmless to run.
     """
     refused = ""
-    for process in journals.events_of_type(Process):
+    processes = journals.events_of_type(Process)
+    if not processes:
+        return "", "no process recorded its command line"
+    for process in processes:
         words, folder = process.argv, Path(process.cwd or ".")
         if not words:
             continue

@@ -16,7 +16,7 @@ from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import access, run_inside, running_program
+from reprokit.host.attach import access, prepared, run_inside, running_program
 from reprokit.host.attach.observe import ProcessObserver
 from reprokit.host.attach.running_program import RunningProgram
 from reprokit.host.pipeline import pipeline, run_steps
@@ -113,10 +113,12 @@ def attach_to_process(
         )
         try:
             with host_log.log_to(run_dir.path):
+                can_signal = bool(why_no_stacks) and _writes_stacks(pid)
                 if why_no_stacks:
                     callbacks.say(why_no_stacks)
+                if why_no_stacks and not can_signal:
                     state = state.with_missing("stacks", why_no_stacks)
-                state, first_answer_s = _observe(state, program, options)
+                state, first_answer_s = _observe(state, program, options, can_signal)
                 captured = pipeline.capture_result_of(follow_steps(state, pipeline.STEPS))
                 ended = options.ends_process and _end_process(
                     process, options.grace_s, callbacks.say
@@ -139,7 +141,14 @@ def _create_directory(
     return run_directory.create_run_directory(output, label)
 
 
-def _observe(state: State, program: RunningProgram, options: AttachOptions) -> tuple[State, float]:
+def _writes_stacks(root_pid: int) -> bool:
+    """Return whether a process of the tree writes its stacks on a signal."""
+    return any(prepared.writes_stacks(p.pid) for p in process_tree.family_of(root_pid))
+
+
+def _observe(
+    state: State, program: RunningProgram, options: AttachOptions, may_signal: bool
+) -> tuple[State, float]:
     """Observe the process, report the first answer, and observe further while nothing moves.
 
     Return the state, and the seconds from the start of reprokit to the first answer.
@@ -153,6 +162,8 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
     files.write_json(state.run_path / run_names.RUN_FILE, fields)
     count = len(process_tree.family_of(program.pid))
     does = "reading their native frames stops one for about 0.2 s" * options.has_native_frames
+    if may_signal:
+        does = "each that called reprokit.watch() is asked for them with a signal"
     if options.records_graphs:
         does = "gdb stops one of them twice for a moment, and code in it writes its graphs"
     state.callbacks.say(
@@ -161,7 +172,7 @@ def _observe(state: State, program: RunningProgram, options: AttachOptions) -> t
         f" {state.run_path}"
     )
     with contextlib.closing(
-        ProcessObserver(state.request, state.run_path, options.ports)
+        ProcessObserver(state.request, state.run_path, options.ports, may_signal=may_signal)
     ) as observer:
         outcome = observer.look()
         first = _judge(state, outcome)

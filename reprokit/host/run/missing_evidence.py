@@ -59,7 +59,8 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
     if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
         missing.append(Missing("instrumentation", cuts.cut_head(text, 500)))
     if request.attached_pid:
-        why = "reprokit did not start the process, so nothing recorded its graphs and phases"
+        what = "graphs" if journals.by_pid else "graphs and phases"
+        why = f"reprokit did not start the process, so nothing recorded its {what}"
         missing.append(Missing("journal", why))
     elif not journals.by_pid:
         why = "no process imported torch with the instrumentation on its path"

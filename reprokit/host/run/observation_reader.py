@@ -135,7 +135,7 @@ def read_observation(
     main = (
         main_process.describe_process(journals.by_pid, raiser)
         if raiser
-        else main_process.find_by_stacks(outcome.stacks.dumps, outcome.main_pid)
+        else main_process.find_observed(outcome.stacks.dumps, living, outcome.main_pid)
         if request.attached_pid
         else main_process.find_main_process(living, outcome.main_pid)
     )
@@ -167,7 +167,7 @@ def read_observation(
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid or request.attached_pid else None,
         quiet_limit_s=request.quiet_limit_s,
-        quiet_before_s=request.quiet_before_s,
+        quiet_before_s=outcome.quiet_before_s,
         last_progress=private_names.get_redactor().redact_text(outcome.last_progress),
         endless_line=now.repeated if is_endless else "",
         endless_count=now.repeats if is_endless else 0,

@@ -23,6 +23,7 @@ class RunOutcome:
     is_stalled: bool
     is_interrupted: bool
     quiet_s: float
+    """Seconds since the last sign of progress, with those before an observation."""
     last_progress: str
     seconds: float
     cpu_s: float
@@ -45,6 +46,8 @@ class RunOutcome:
     """Stalls that did not end the run."""
     still_from: int = 0
     """The first round of stacks since the last progress."""
+    quiet_before_s: float = 0.0
+    """The part of ``quiet_s`` before the observation, as the user or the process states it."""
 
 
 def outcome_to_json(outcome: RunOutcome) -> dict[str, Any]:

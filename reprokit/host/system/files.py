@@ -70,6 +70,18 @@ def open_regular_file(path: Path) -> IO[bytes]:
     return os.fdopen(fd, "rb")
 
 
+def open_memory_file(path: Path) -> IO[bytes]:
+    """Open a file of memfd_create(2) for reading, through ``/proc/PID/fd/N`` of its process.
+
+    Raises OSError if the process has closed it and uses the number for a different file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:"):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a memory file", str(path))
+    return os.fdopen(fd, "rb")
+
+
 CHUNK_BYTES = 1 << 20
 
 

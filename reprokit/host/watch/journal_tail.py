@@ -64,10 +64,12 @@ class JournalFollower:
 
     def find_main_process(self, root_pid: int) -> main_process.MainProcess:
         """Return the main process: one of the running processes if there are any."""
-        living = {
-            pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")
-        }
-        return main_process.find_main_process(living or self._kept, root_pid)
+        return main_process.find_main_process(self.living or self._kept, root_pid)
+
+    @property
+    def living(self) -> dict[int, list[Event]]:
+        """The events of the running processes."""
+        return {pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")}
 
     def describe_process(self, pid: int) -> main_process.MainProcess:
         """Return the open events of one process."""

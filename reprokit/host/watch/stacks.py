@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Dump, ThreadStack
@@ -62,6 +62,8 @@ class StackDumper:
         self._slow: set[int] = set()
         self._looks: list[int] = []
         self._left_out = 0
+        self.memory_files: dict[int, Path] = {}
+        """Where a process that called ``reprokit.watch()`` writes its stacks on a signal."""
 
     def dump_round(self, pids: Iterable[int]) -> list[Dump]:
         """Dump each process once from outside, without disturbing it."""
@@ -96,11 +98,22 @@ class StackDumper:
         """
         began = time.monotonic()
         chosen = [pid for pid in list(pids)[:MAX_PROCESSES] if pid not in self._mute]
-        taken = list(self._pool.map(lambda pid: _faulthandler(self._folder, number, pid), chosen))
+        taken = list(self._pool.map(lambda pid: self._dump_by_signal(pid, number), chosen))
         if not self.seconds_to_first and any(d.threads for d in taken):
             self.seconds_to_first = round(time.monotonic() - began, 3)
         self._mute |= {d.pid for d in taken if d.problem}
         return self._keep(taken)
+
+    def _dump_by_signal(self, pid: int, number: int) -> Dump:
+        try:
+            if pid in self.memory_files:
+                file = files.open_memory_file(self.memory_files[pid])
+            else:
+                file = files.open_regular_file(self._folder / f"faulthandler-{pid}.txt")
+            with file:
+                return _faulthandler(file, self._folder, number, pid)
+        except OSError as problem:
+            return Dump(number, "faulthandler", pid, problem=problem.strerror or str(problem))
 
     def _keep(self, taken: list[Dump]) -> list[Dump]:
         taken.sort(key=lambda d: (d.tool, d.pid))
@@ -264,32 +277,30 @@ def _is_whole(thread: ThreadStack) -> bool:
     )
 
 
-def _faulthandler(folder: Path, number: int, pid: int) -> Dump:
-    """Send STACKS_SIGNAL, on which faulthandler appends the stacks of all threads to a file."""
-    path = folder / f"faulthandler-{pid}.txt"
-    try:
-        before = path.stat().st_size
-        if not blocked_on.catches_signal(pid, STACKS_SIGNAL):
-            has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-            reason = (
-                "the process had ended"
-                if has_ended
-                else "the process does not handle the signal for a dump"
-            )
-            return Dump(number, "faulthandler", pid, problem=reason)
-        os.kill(pid, STACKS_SIGNAL)
-        deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
-        while time.monotonic() < deadline:
-            time.sleep(0.01)
-            now = path.stat().st_size
-            if now > before and now == size:
-                break
-            size = now
-        with files.open_regular_file(path) as file:
-            file.seek(before)
-            text = file.read().decode("utf-8", "replace")
-    except OSError as problem:
-        return Dump(number, "faulthandler", pid, problem=problem.strerror or str(problem))
+def _faulthandler(file: IO[bytes], folder: Path, number: int, pid: int) -> Dump:
+    """Send STACKS_SIGNAL, on which faulthandler appends the stacks of all threads to the file.
+
+    Raises OSError if the signal cannot be sent, or if the file cannot be read.
+    """
+    before = os.fstat(file.fileno()).st_size
+    if not blocked_on.catches_signal(pid, STACKS_SIGNAL):
+        has_ended = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+        reason = (
+            "the process had ended"
+            if has_ended
+            else "the process does not handle the signal for a dump"
+        )
+        return Dump(number, "faulthandler", pid, problem=reason)
+    os.kill(pid, STACKS_SIGNAL)
+    deadline, size = time.monotonic() + FAULTHANDLER_TIMEOUT_S, before
+    while time.monotonic() < deadline:
+        time.sleep(0.01)
+        now = os.fstat(file.fileno()).st_size
+        if now > before and now == size:
+            break
+        size = now
+    file.seek(before)
+    text = file.read().decode("utf-8", "replace")
     if not text:
         reason = "no result (the process is stopped, or the disk is full)"
         return Dump(number, "faulthandler", pid, problem=reason)

@@ -59,6 +59,19 @@ def describe_process(by_pid: Mapping[int, list[Event]], pid: int) -> MainProcess
     return MainProcess(pid, names, tid if tid != pid else 0)
 
 
+def find_observed(
+    dumps: Iterable[Dump], by_pid: Mapping[int, list[Event]], root_pid: int
+) -> MainProcess:
+    """Return the main process of a program that was not started with reprokit: the one whose
+    journal has an open compile phase, or else that of :func:`find_by_stacks`.
+    """
+    by_events = find_main_process(by_pid, root_pid)
+    phase = phases.phase_of_events(by_events.open_events)
+    if phase is not None and phase[0] in phases.COMPILE_PHASES:
+        return by_events
+    return find_by_stacks(dumps, root_pid)
+
+
 def find_by_stacks(dumps: Iterable[Dump], root_pid: int) -> MainProcess:
     """Return the process and thread inside the compiler, or else in compiled code or a collective,
     or else the root process.

@@ -28,6 +28,18 @@ save a checkpoint on them.
 NOW_BYTES = 1024
 """Size of the file with the one ``Now`` record of a process, which is overwritten in place."""
 
+MEMORY_JOURNAL, MEMORY_STACKS = "reprokit-journal-", "reprokit-stacks-"
+"""The names of the memory files (memfd_create(2)) of a process that called ``reprokit.watch()``;
+its pid follows.
+
+The first has the ``Now`` record, and then slots that are overwritten in turn: each has its number,
+a space and one line. A slot that is being overwritten does not parse, like a line that was cut. The
+second gets the stacks of the process after ``STACKS_SIGNAL``.
+"""
+SLOT_BYTES, SLOTS = 512, 2046
+MEMORY_BYTES = NOW_BYTES + SLOT_BYTES * SLOTS
+_DIGITS = 12
+
 
 @dataclass(frozen=True)
 class Now:
@@ -68,6 +80,13 @@ def encode_event(event: Event) -> bytes:
         return line
     kept = {k: values[k] for k in ("t", "pid", "tid", "ev")}
     return json.dumps({**kept, "cut_bytes": len(line)}).encode() + b"\n"
+
+
+def encode_slot(number: int, line: bytes) -> bytes:
+    """Return the slot for the line with this number; a line that is too long is left out."""
+    head = b"%0*d " % (_DIGITS, number)
+    text = line if len(head) + len(line) <= SLOT_BYTES else b""
+    return (head + text).ljust(SLOT_BYTES, b"\n")
 
 
 def _plain(value: Any) -> Any:
