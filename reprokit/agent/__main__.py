@@ -20,7 +20,7 @@ from ..core.shared.contract.serialize import from_json
 def main(argv: list[str]) -> int:
     """Return the exit status: 0 finished, 1 the target raised, 2 the target cannot be used."""
     if argv[0] == "env":
-        from .record import inventory
+        from . import inventory
 
         print(json.dumps(inventory.collect_inventory(), default=repr))
         return 0

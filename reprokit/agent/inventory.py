@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...core.shared import cuts
+from ..core.shared import cuts
 
 
 def collect_inventory() -> dict[str, dict[str, Any]]:
@@ -84,7 +84,7 @@ def _triton() -> dict[str, str]:
 
 
 def _configs() -> dict[str, dict[str, str]]:
-    from . import compile_settings
+    from .record import compile_settings
 
     return compile_settings.config_texts(compile_settings.changed_configs())
 
