@@ -18,6 +18,9 @@ from tests.hangs.kinds import EXPECTED
 
 from .harness import ROOT, MeasurementFailed, run_reprokit, two_ranks
 
+POLL_S, FLAT_S, MOVED_CPU_S = 0.5, 6.0, 0.1
+"""A program that used less CPU than this for ``FLAT_S`` seconds hangs."""
+WARM_UP_LIMIT_S = 120.0
 KINDS_PROGRAM = ROOT / "tests" / "hangs" / "kinds.py"
 OUTSIDE_COMPILER = ("gloo_eager", "gloo_mismatch")
 """Kinds that wait outside the compiler. There a command's stall is reported and nothing is ended,
@@ -99,20 +102,28 @@ class HangAttachment:
 
 
 def attach_to_hang_kind(
-    kind: str, warm_up_s: float, stall_s: float, more_options: Sequence[str] = ()
+    kind: str,
+    warm_up_s: float,
+    stall_s: float,
+    more_options: Sequence[str] = (),
+    is_prepared: bool = False,
 ) -> HangAttachment:
-    """Start one kind plainly, attach to it after ``warm_up_s``, and end it."""
+    """Start one kind plainly, attach to it when it hangs, and end it.
+
+    It hangs when it no longer uses the CPU, or has used it for ``warm_up_s``.
+    """
     causes, phases = EXPECTED[kind]
     mark = uuid.uuid4().hex
     target, environ = _program_of_kind(kind, sys.executable, mark)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # with a graph from a cache, a kind that hangs in the compiler ends
         environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/cache"
+        environ["REPROKIT_WATCH"] = str(int(is_prepared))
         process = subprocess.Popen(
             target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            time.sleep(warm_up_s)
+            _wait_until_it_hangs(process.pid, warm_up_s)
             options = ["--stall", str(stall_s), "--output-dir", f"{folder}/out", *more_options]
             done = run_reprokit("attach", str(process.pid), *options)
             is_alive = process.poll() is None
@@ -133,6 +144,28 @@ def attach_to_hang_kind(
         is_alive,
         verdict["reason"],
     )
+
+
+def _wait_until_it_hangs(pid: int, warm_up_s: float) -> None:
+    deadline, used, changed = time.monotonic() + WARM_UP_LIMIT_S, 0.0, time.monotonic()
+    while time.monotonic() < deadline and used < warm_up_s:
+        time.sleep(POLL_S)
+        if (now := _tree_cpu_s(pid)) > used + MOVED_CPU_S:
+            used, changed = now, time.monotonic()
+        elif time.monotonic() - changed > FLAT_S:
+            return
+
+
+def _tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and of all below it, also of those that have ended."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def _program_of_kind(kind: str, python: str, mark: str) -> tuple[list[str], dict[str, str]]:

@@ -1,10 +1,12 @@
 """Measure whether hangs of plain processes get the right cause and phase from outside.
 
 python -m benchmarks run attached_hangs [--only KIND ...] [--warm-up 20] [--stall 4] [--native]
+    [--prepared]
 
-The kinds are those of tests/hangs/kinds.py that hang. Each runs without reprokit, and ``reprokit
-attach`` reads it once. The progress has a line for each kind, and the table has one row for all of
-them.
+The kinds are those of tests/hangs/kinds.py that hang. Each runs without reprokit, or with
+``--prepared`` and REPROKIT_WATCH=1. ``reprokit attach`` reads it once, when it no longer uses the
+CPU or has used it for ``--warm-up`` seconds. The progress has a line for each kind, and the table
+has one row for all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=positive_seconds,
         default=20.0,
         metavar="SECONDS",
-        help="default: 20; from the start of the program to the attachment",
+        help="default: 20; CPU seconds after which a program that uses the CPU hangs",
     )
     parser.add_argument(
         "--stall",
@@ -47,6 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="default: 4; the option of attach",
     )
     parser.add_argument("--native", action="store_true", help="the option of attach")
+    parser.add_argument("--prepared", action="store_true", help="with REPROKIT_WATCH=1")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
@@ -54,7 +57,7 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     seen: list[HangAttachment] = []
     for kind in options.only:
         one = attach_to_hang_kind(
-            kind, options.warm_up, options.stall, ["--native"] * options.native
+            kind, options.warm_up, options.stall, ["--native"] * options.native, options.prepared
         )
         seen.append(one)
         wrong = [

@@ -7,7 +7,8 @@ The services are an HTTP server with a compiled model, a server with an engine p
 process, and a worker that takes jobs from a broker (benchmarks/cases/services). Each is watched
 while it is idle and gets bursts of requests, and then locks up: in the compiler, in compiled code,
 in a collective, and with a lost request (the worker: in a lock). The measured CPU share and memory
-are those of the watch before the lock-up, with the tools that it starts.
+are those of the watch before the lock-up, with the tools that it starts. With ``--no-lock-ups``, the
+services run at the same time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,28 +215,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for each service."""
+    if options.no_lock_ups:
+        with ThreadPoolExecutor() as pool:
+            runs = [pool.submit(_watch_once, name, "", options) for name in options.only]
+            for name, run in zip(options.only, runs, strict=True):
+                yield _row(name, [run.result()], options)
+        return
     for name in options.only:
-        seen = []
-        for job in ("",) if options.no_lock_ups else JOBS[name]:
-            with running_service(name) as service:
-                one = watch_service(service, job, options.stall, options.idle)
-            seen.append(one)
-            delay = "not reported" if one.delay_s is None else f"reported after {one.delay_s:.0f} s"
-            show_progress(
-                f"{name}: {job or 'idle and bursts'}: {delay if job else ''} {one.false_alarms}"
-                f" false alarms, {one.share:.2%} of a core, {one.memory_mb:.0f} MB"
-            )
-        delays = [one.delay_s / options.stall for one in seen if one.delay_s is not None]
-        yield {
-            "service": name.replace("_", " "),
-            "reported": f"{len(delays)} of {len(seen) * (not options.no_lock_ups)}",
-            "right": sum(one.is_right for one in seen),
-            "delay": max(delays, default=None),
-            "false_alarms": sum(one.false_alarms for one in seen),
-            "idle_s": options.idle * len(seen),
-            "cpu": max(one.share for one in seen) * 100,
-            "memory": round(max(one.memory_mb for one in seen)),
-        }
+        yield _row(name, [_watch_once(name, job, options) for job in JOBS[name]], options)
+
+
+def _watch_once(name: str, job: str, options: argparse.Namespace) -> Watched:
+    with running_service(name) as service:
+        one = watch_service(service, job, options.stall, options.idle)
+    delay = "not reported" if one.delay_s is None else f"reported after {one.delay_s:.0f} s"
+    show_progress(
+        f"{name}: {job or 'idle and bursts'}: {delay if job else ''} {one.false_alarms}"
+        f" false alarms, {one.share:.2%} of a core, {one.memory_mb:.0f} MB"
+    )
+    return one
+
+
+def _row(name: str, seen: list[Watched], options: argparse.Namespace) -> Row:
+    delays = [one.delay_s / options.stall for one in seen if one.delay_s is not None]
+    return {
+        "service": name.replace("_", " "),
+        "reported": f"{len(delays)} of {len(seen) * (not options.no_lock_ups)}",
+        "right": sum(one.is_right for one in seen),
+        "delay": max(delays, default=None),
+        "false_alarms": sum(one.false_alarms for one in seen),
+        "idle_s": options.idle * len(seen),
+        "cpu": max(one.share for one in seen) * 100,
+        "memory": round(max(one.memory_mb for one in seen)),
+    }
 
 
 MEASUREMENT = Measurement(COLUMNS, measure_rows, add_options)
