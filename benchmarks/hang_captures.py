@@ -123,7 +123,7 @@ def attach_to_hang_kind(
             target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            _wait_until_it_hangs(process.pid, warm_up_s)
+            wait_until_it_hangs(process.pid, warm_up_s)
             options = ["--stall", str(stall_s), "--output-dir", f"{folder}/out", *more_options]
             done = run_reprokit("attach", str(process.pid), *options)
             is_alive = process.poll() is None
@@ -146,7 +146,8 @@ def attach_to_hang_kind(
     )
 
 
-def _wait_until_it_hangs(pid: int, warm_up_s: float) -> None:
+def wait_until_it_hangs(pid: int, warm_up_s: float) -> None:
+    """Wait until a program no longer uses the CPU, or has used it for ``warm_up_s``."""
     deadline, used, changed = time.monotonic() + WARM_UP_LIMIT_S, 0.0, time.monotonic()
     while time.monotonic() < deadline and used < warm_up_s:
         time.sleep(POLL_S)

@@ -15,14 +15,19 @@ from typing import Any
 import psutil
 import pytest
 
-from reprokit.host.attach import run_inside
+from reprokit.host.attach import pending_call, run_inside
+from reprokit.host.attach.injection import CannotRunInside
 from tests.support.environments import clean_environ
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit
 
 from .test_attach import program, state_of, wait_for_line
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+HAS_REMOTE_EXEC = hasattr(sys, "remote_exec")
+pytestmark = pytest.mark.skipif(
+    shutil.which("gdb") is None and not HAS_REMOTE_EXEC, reason="needs gdb or Python 3.14"
+)
+with_gdb = pytest.mark.skipif(HAS_REMOTE_EXEC, reason="Python 3.14 needs no gdb")
 
 COMPILING = """
 import json, os, sys, threading, time
@@ -102,7 +107,7 @@ def single_pages(pid: int) -> int:
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         words = line.split()
         begin, end = (int(word, 16) for word in words[0].split("-"))
-        count += len(words) == 5 and end - begin == run_inside.PAGE_BYTES and words[1] == "rw-p"
+        count += len(words) == 5 and end - begin == pending_call.PAGE_BYTES and words[1] == "rw-p"
     return count
 
 
@@ -137,7 +142,7 @@ def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
     run = run_folder(tmp_path)
     with program("-c", BLOCKED, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
-        with pytest.raises(run_inside.CannotRunInside, match="ran no Python code for 1 s"):
+        with pytest.raises(CannotRunInside, match="ran no Python code for 1 s"):
             run_inside.record_graphs_inside(process.pid, run, 1)
         (tmp_path / "go").touch()
         wait_for_line(process, "went on")
@@ -192,7 +197,7 @@ def test_a_stopped_process_is_left_alone(tmp_path: Path) -> None:
         wait_for_line(process, "ready")
         process.send_signal(signal.SIGSTOP)
         assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
-        with pytest.raises(run_inside.CannotRunInside, match="is stopped"):
+        with pytest.raises(CannotRunInside, match="is stopped"):
             run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
         process.send_signal(signal.SIGCONT)
         (tmp_path / "go").touch()
@@ -208,17 +213,18 @@ def test_a_process_of_a_different_user_is_refused(tmp_path: Path) -> None:
     with subprocess.Popen(["setpriv", "--reuid", "12345", "sleep", "1000"]) as process:
         assert wait_until(lambda: psutil.Process(process.pid).uids().effective == 12345)
         try:
-            with pytest.raises(run_inside.CannotRunInside, match="belongs to a different user"):
+            with pytest.raises(CannotRunInside, match="belongs to a different user"):
                 run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
         finally:
             process.kill()
 
 
+@with_gdb
 def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The main thread waits in a vfork: gdb is killed, and its SIGSTOP arrives later."""
-    monkeypatch.setattr(run_inside, "GDB_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(pending_call, "GDB_TIMEOUT_S", 5.0)
     os.mkfifo(tmp_path / "fifo")
     text = (
         "import os\nprint('ready', flush=True)\n"
@@ -229,7 +235,7 @@ def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
     with program("-c", text, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
-        with pytest.raises(run_inside.CannotRunInside, match="gdb did not end in 5 s"):
+        with pytest.raises(CannotRunInside, match="gdb did not end in 5 s"):
             run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
         (tmp_path / "fifo").write_text("")
         assert process.wait(30) == 0
@@ -239,7 +245,7 @@ def test_a_process_that_has_ended_is_named(tmp_path: Path) -> None:
     """A process that has ended cannot be stopped."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
-        with pytest.raises(run_inside.CannotRunInside, match="has ended"):
+        with pytest.raises(CannotRunInside, match="has ended"):
             run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
 
 
@@ -249,10 +255,11 @@ def test_code_runs_only_with_consent(tmp_path: Path) -> None:
         wait_for_line(process, "ready")
         done = reprokit("attach", str(process.pid), "--graphs", "--output-dir", tmp_path / "out")
     assert done.status == 2 and not (tmp_path / "out").exists()
-    assert "runs code in its main thread" in done.err and "--yes" in done.err, done.err
+    assert "main thread runs code" in done.err and "--yes" in done.err, done.err
     assert len(done.err.splitlines()) == 1
 
 
+@with_gdb
 def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
     """The line says how to install it."""
     command = [sys.executable, "-m", "reprokit", "attach", str(os.getppid()), "--graphs", "--yes"]

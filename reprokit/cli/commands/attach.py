@@ -131,8 +131,7 @@ def attach(
     else:
         chosen = find_process.check_pid(pid or 0)
     if graphs:
-        run_inside.find_gdb()
-        _ask_consent(chosen, yes)
+        _ask_consent(chosen, run_inside.describe_way(chosen), yes)
     options = attach_pipeline.AttachOptions(
         stall_s=stall,
         stalled_s=stalled_for or 0.0,
@@ -157,12 +156,9 @@ def attach(
     ctx.exit(exit_code(attached.captured.verdict))
 
 
-def _ask_consent(pid: int, is_agreed: bool) -> None:
+def _ask_consent(pid: int, way: str, is_agreed: bool) -> None:
     """Ask for consent to run code inside a process; raises NoConsent without it."""
-    what = (
-        f"--graphs stops process {pid} twice for a moment with gdb, and runs code in its main"
-        " thread that writes its graphs"
-    )
+    what = f"--graphs records the graphs of process {pid}: {way} that writes them"
     if is_agreed:
         return
     if not sys.stdin.isatty():

@@ -1,18 +1,11 @@
-"""Run a program of ours inside a running Python process, between two of its bytecodes.
+"""Run a program of ours inside a running Python process, which records the graphs that it compiles.
 
-gdb adds a pending call (``Py_AddPendingCall``), which the main thread runs before its next
-bytecode. The GIL is never taken at an arbitrary stop, and no function that may hold a lock there,
-such as malloc, is called: the text of the call is in a page of its own. A native loop and a blocked
-main thread never run the call. Then its text is replaced by one that does nothing.
+Python 3.14 and newer have a function for this (PEP 768). In an older one, gdb adds a pending call.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -20,28 +13,18 @@ import psutil
 
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.attach import pending_call, remote_exec
+from reprokit.host.attach.injection import CannotRunInside, Injection
 from reprokit.host.run import launch
 from reprokit.host.system import deletion, files, host_log
 
-GDB_TIMEOUT_S = 60.0
 POLL_S = 0.05
-PAGE_BYTES = 4096
-NOTHING = b"0\0"
-"""The text of a call that does nothing."""
-KEEP_CALLING = (
-    "handle all nostop noprint pass",
-    "handle SIGINT nostop noprint pass",
-    "set unwindonsignal on",
-)
-"""A signal for the process must not end a call of gdb: gdb would detach with the registers of the
-call, and the process would crash.
-"""
 
 # The program must not raise: an exception would appear in the user's code. It leaves no module, no
 # path and no page behind. os.register_at_fork has no inverse, so the agent must not call it.
 _PROGRAM = """
 import os, sys
-folder, run, done, address = {folder!r}, {run!r}, {done!r}, {address:#x}
+folder, run, done = {folder!r}, {run!r}, {done!r}
 before, register, writes = set(sys.modules), os.register_at_fork, sys.dont_write_bytecode
 said = ""
 try:
@@ -57,31 +40,26 @@ try:
             if name.partition(".")[0] == "_reprokit":
                 del sys.modules[name]
         sys.path_importer_cache.pop(folder, None)
-    import ctypes
-    ctypes.CDLL(None).munmap(ctypes.c_void_p(address), ctypes.c_size_t({page}))
+    {clean_up}
 except BaseException as problem:
     said = repr(problem)
 with open(done + ".part", "w") as file:
     file.write(said)
 os.rename(done + ".part", done)
 """
-# a name of __main__, or a file that is not closed, would be left behind
-_CALL = (
-    "try:\n (lambda file: (exec(file.read(), {{}}), file.close()))(open({file!r}))\n"
-    "except BaseException: pass\n\0"
-)
 
 
-class CannotRunInside(Exception):
-    """Nothing could be run inside the process; the message says why."""
+def describe_way(pid: int) -> str:
+    """Return what happens to a process whose graphs are recorded.
 
-
-def find_gdb() -> str:
-    """Return the path of gdb. Raises BadInput if it is not installed."""
-    path = shutil.which("gdb")
-    if path is None:
-        raise BadInput("--graphs needs gdb, which is not installed: apt install gdb")
-    return path
+    Raises:
+        BadInput: neither the interpreter of the process nor gdb can do it.
+    """
+    if remote_exec.is_supported(pid):
+        return "its main thread runs code (sys.remote_exec)"
+    if pending_call.find_gdb():
+        return "gdb stops it twice for a moment, and its main thread runs code"
+    raise BadInput("--graphs needs gdb, which is not installed: apt install gdb")
 
 
 def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
@@ -89,36 +67,27 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
     number.
 
     Raises:
-        CannotRunInside: the process cannot be stopped by gdb, or its main thread runs no Python
-            code for ``deadline_s``.
+        CannotRunInside: the process cannot be changed, or its main thread runs no Python code for
+            ``deadline_s``.
     """
     if why := _why_not(pid):
         raise CannotRunInside(why)
     with launch.copied_agent(run_path, frozenset()) as agent:
-        program, text, done = (agent / name for name in ("inside.py", "call.bin", "inside.done"))
-        address = _map_page(pid)
+        program, done = agent / "inside.py", agent / "inside.done"
+        injection: Injection
+        if remote_exec.is_supported(pid):
+            injection = remote_exec.RemoteExec(pid)
+        else:
+            injection = pending_call.PendingCall(pid)
         program.write_text(
             _PROGRAM.format(
-                folder=str(agent),
-                run=str(run_path),
-                done=str(done),
-                address=address,
-                page=PAGE_BYTES,
+                folder=str(agent), run=str(run_path), done=str(done), clean_up=injection.clean_up
             )
         )
-        text.write_bytes(_CALL.format(file=str(program)).encode())
-        answer = _run_gdb(
-            pid,
-            f"restore {text} binary {address:#x}",
-            'printf "added %d\\n", ((int(*)(void*,void*))Py_AddPendingCall)'
-            f"((void*)PyRun_SimpleString, (void*){address:#x})",
-        )
-        if not re.search(r"^added 0$", answer, re.MULTILINE):
-            _unmap_page(pid, address)
-            raise CannotRunInside(_why(answer))
+        injection.start(program)
         said = _wait_for(done, deadline_s)
         if said is None:
-            _write_memory(pid, address, NOTHING)  # the call may still run, and then does nothing
+            injection.cancel()  # the program may still run
             said = _wait_for(done, POLL_S)
         deletion.delete_path(done, inside=run_path)
     if said is None:
@@ -149,63 +118,6 @@ def _why_not(pid: int) -> str:
     )
 
 
-def _map_page(pid: int) -> int:
-    """Map a page in the process and return its address."""
-    answer = _run_gdb(
-        pid,
-        'printf "page %p\\n",'
-        " ((void*(*)(void*,unsigned long,int,int,int,long))mmap)"
-        f"(0, {PAGE_BYTES}, 3, 34, -1, 0)",  # readable and writable, private and anonymous
-    )
-    found = re.search(r"^page 0x([0-9a-f]+)$", answer, re.MULTILINE)
-    if found is None:
-        raise CannotRunInside(_why(answer))
-    return int(found[1], 16)
-
-
-def _unmap_page(pid: int, address: int) -> None:
-    _run_gdb(pid, f"call ((int(*)(void*,unsigned long))munmap)({address:#x}, {PAGE_BYTES})")
-
-
-def _run_gdb(pid: int, *commands: str) -> str:
-    """Stop the process for a moment, run the commands, and return what gdb prints."""
-    words = [find_gdb(), "-p", str(pid), "-batch", "-nx"]
-    for setting in ("auto-solib-add off", "debuginfod enabled off", "auto-load off"):
-        words += ["-iex", f"set {setting}"]
-    libraries = ("sharedlibrary libpython", "sharedlibrary libc\\.")
-    for command in (*KEEP_CALLING, *libraries, *commands, "detach"):
-        words += ["-ex", command]
-    try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=GDB_TIMEOUT_S,
-            check=False,
-            start_new_session=True,  # Ctrl-C would end a call of gdb
-        )
-    except subprocess.TimeoutExpired as problem:
-        with host_log.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)  # the stop that gdb asked for may still come
-        raise CannotRunInside(f"gdb did not end in {GDB_TIMEOUT_S:g} s") from problem
-    answer = done.stdout.decode("utf-8", "replace")
-    host_log.LOGGER.info("gdb: %s", answer)
-    return answer
-
-
-def _why(answer: str) -> str:
-    """Return the reason in the output of gdb."""
-    if "ptrace:" in answer or "Could not attach" in answer:
-        return "gdb may not attach to the process"
-    if "No symbol" in answer:
-        return (
-            "the interpreter has no symbol Py_AddPendingCall: it is stripped; use the python of a"
-            " distribution, of conda or of uv"
-        )
-    return f"gdb could not add the call: {cuts.cut_head(' '.join(answer.split())[-300:], 300)}"
-
-
 def _wait_for(path: Path, limit_s: float) -> str | None:
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -213,9 +125,3 @@ def _wait_for(path: Path, limit_s: float) -> str | None:
             return files.read_text(path)
         time.sleep(POLL_S)
     return None
-
-
-def _write_memory(pid: int, address: int, data: bytes) -> None:
-    with host_log.suppress(OSError), open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-        memory.seek(address)
-        memory.write(data)

@@ -17,6 +17,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, prepared, run_inside, running_program
+from reprokit.host.attach.injection import CannotRunInside
 from reprokit.host.attach.observe import ProcessObserver
 from reprokit.host.attach.running_program import RunningProgram
 from reprokit.host.pipeline import pipeline, run_steps
@@ -165,7 +166,7 @@ def _observe(
     if may_signal:
         does = "each that called reprokit.watch() is asked for them with a signal"
     if options.records_graphs:
-        does = "gdb stops one of them twice for a moment, and code in it writes its graphs"
+        does = f"but for its graphs, {run_inside.describe_way(program.pid)} that writes them"
     state.callbacks.say(
         f"reading the stacks of process {program.pid} and {count - 1} below it from outside, three"
         f" times; {does or 'nothing is stopped, signalled or written there'}; the files are in"
@@ -202,7 +203,7 @@ def _record_graphs(state: State, pid: int) -> State:
     main = main_process.find_by_stacks(stacks.read_dumps(state.run_path), pid).pid
     try:
         count = run_inside.record_graphs_inside(main, state.run_path, GRAPHS_TIMEOUT_S)
-    except run_inside.CannotRunInside as problem:
+    except CannotRunInside as problem:
         state.callbacks.say(f"no graphs: {problem}")
         return state.with_missing("graphs", str(problem))
     if not count:

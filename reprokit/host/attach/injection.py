@@ -1,0 +1,23 @@
+"""What the ways to run a program of ours inside a running Python process have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+
+class CannotRunInside(Exception):
+    """Nothing could be run inside the process; the message says why."""
+
+
+class Injection(Protocol):
+    """One way to let the main thread of a process run a program, between two of its bytecodes."""
+
+    clean_up: str
+    """Python code with which the program removes what the injection left in the process."""
+
+    def start(self, program: Path) -> None:
+        """Ask for the program. Raises CannotRunInside if that is not possible."""
+
+    def cancel(self) -> None:
+        """Let the process run nothing, if it has not run the program yet."""
