@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,39 @@ def test_positions_decide_without_dumps() -> None:
     away = {r: RankState(r, operation="all_reduce", summary="", world_size=3) for r in (0, 1)}
     merged = merge_ranks.merge_ranks({}, away)
     assert merged.odd == (2,) and merged.without_data == (2,)
+
+
+@pytest.mark.slow
+def test_the_packs_of_two_nodes_show_which_graph_differs(tmp_path: Path) -> None:
+    """Each node captures its own ranks; rank 1 compiles one more addition in its second graph."""
+    program = tmp_path / "rank.py"
+    program.write_text(
+        "import os, torch\n"
+        "import torch.distributed as dist\n"
+        "rank = int(os.environ['RANK'])\n"
+        f"place = 'file://{tmp_path}/store'\n"
+        "dist.init_process_group('gloo', init_method=place, rank=rank, world_size=2)\n"
+        "torch.compile(lambda x: x.sin(), backend='eager')(torch.ones(3))\n"
+        "torch.compile(lambda x: x.cos() + rank if rank else x.cos(), backend='eager')(torch.ones(3))\n"
+        "dist.barrier()\n"
+        "raise RuntimeError('the job ends')\n"
+    )
+
+    def capture(rank: int) -> str:
+        done = reprokit(
+            "capture", "--no-minimize", "--no-compare", "--json",
+            "--output-dir", tmp_path / f"node{rank}", "--", sys.executable, program,
+            env=clean_environ(RANK=str(rank), WORLD_SIZE="2"),
+        )  # fmt: skip
+        return f"{done.kind} {done.out}{done.err}"
+
+    with ThreadPoolExecutor(2) as pool:
+        for answer in pool.map(capture, (0, 1)):
+            assert answer.startswith("error-in-eager"), answer
+    merged = reprokit("merge", "--json", tmp_path / "node0", tmp_path / "node1").json
+    assert merged["ranks"] == [0, 1]
+    assert merged["graphs_differ"] == (
+        "rank 1 compiled a different graph 1/0 than rank 0: 4 nodes, not 3"
+    )
+    text = reprokit("merge", tmp_path / "node0", tmp_path / "node1").out
+    assert "graphs     rank 1 compiled a different graph 1/0" in text

@@ -74,6 +74,8 @@ def print_merged(merged: Merged) -> None:
         out.RESULTS.print_line(f"{name:<10} {rank_ranges(group.ranks)}: {group.doing}")
     if len(merged.groups) > MAX_SHOWN:
         out.RESULTS.print_line(f"and {len(merged.groups) - MAX_SHOWN} more groups")
+    if merged.graphs_differ:
+        out.RESULTS.print_line(f"graphs     {merged.graphs_differ}")
     if merged.without_data:
         out.RESULTS.print_line(f"no data    {rank_ranges(merged.without_data)}")
     for line in merged.skipped[:MAX_SHOWN]:

@@ -120,6 +120,9 @@ class MergedRanksDocument(SchemaVersion):
     since: Annotated[float | None, msgspec.Meta(description="seconds since the epoch")]
     skipped: Annotated[list[str], msgspec.Meta(description="files that could not be read")]
     is_sure: bool
+    graphs_differ: Annotated[
+        str, msgspec.Meta(description="which rank compiled a different graph; empty if none did")
+    ]
 
 
 class GrowthLaw(TypedDict):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reprokit.core.records.rank_graphs import GraphRecord
+
+MAX_GRAPHS = 256
+"""Graphs of one rank that are kept for a comparison with other ranks."""
+
 
 @dataclass(frozen=True)
 class RecordedCall:
@@ -56,3 +61,5 @@ class RankState:
     quiet_s: float = 0.0
     """For this long it had not moved when it was seen."""
     world_size: int = 0
+    graphs: tuple[GraphRecord, ...] = ()
+    """The first graphs that it compiled."""

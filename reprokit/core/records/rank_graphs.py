@@ -107,6 +107,18 @@ def mismatch_of_ranks(graphs: Sequence[GraphRecord]) -> tuple[GraphRecord, Graph
     return None
 
 
+def describe_mismatch(graphs: Sequence[GraphRecord]) -> str:
+    """Describe two ranks that compiled different graphs; empty if there are none."""
+    pair = mismatch_of_ranks(graphs)
+    if pair is None:
+        return ""
+    odd, usual = pair
+    return (
+        f"rank {odd.rank} compiled a different graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
+        f" nodes, not {usual.nodes}"
+    )
+
+
 def _name(calls: Sequence[CollectiveCall], index: int) -> str:
     return calls[index].name if index < len(calls) else ""
 

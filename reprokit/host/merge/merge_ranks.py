@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from reprokit.core.ranks.desync import Desync, find_desync
 from reprokit.core.ranks.rank_names import rank_ranges
-from reprokit.core.ranks.rank_records import RankRecord, RankState
+from reprokit.core.ranks.rank_records import MAX_GRAPHS, RankRecord, RankState
+from reprokit.core.records import rank_graphs
 from reprokit.core.shared.contract import run_names, serialize
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.merge import flight_records
@@ -53,6 +55,10 @@ class Merged:
     """Files that could not be read, with the reason."""
     is_sure: bool = True
     """False if the ranks disagree, and nothing decides which of them is the odd one."""
+    graphs_differ: str = ""
+    """Which rank compiled a different graph, or calls different collectives in one; empty if none
+    does.
+    """
 
 
 def merge_folders(
@@ -113,7 +119,21 @@ def merge_ranks(
             reason += f"; rank {ranks} left no data, so nobody can tell whether it ended"
             is_sure = False
     groups = _groups(records, states, odd, desync)
-    return Merged(reason, odd, kind, groups, seen, without, since, skipped, is_sure)
+    differ = _difference_of_graphs(states)
+    return Merged(reason, odd, kind, groups, seen, without, since, skipped, is_sure, differ)
+
+
+def _difference_of_graphs(states: dict[int, RankState]) -> str:
+    """Return which rank compiled a different graph; empty if none did, or if none was recorded."""
+    graphs = [
+        dataclasses.replace(graph, rank=str(rank))
+        for rank, state in sorted(states.items())
+        for graph in state.graphs[:MAX_GRAPHS]
+        if graph.digest
+    ]
+    mismatch = rank_graphs.mismatch_of_graphs(graphs)
+    texts = (rank_graphs.describe_mismatch(graphs), mismatch.summary if mismatch else "")
+    return "; ".join(filter(None, texts))
 
 
 def _reason(desync: Desync) -> str:

@@ -29,11 +29,7 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     pair = rank_graphs.mismatch_of_ranks(graphs)
     if pair is None:
         return ""
-    odd, usual = pair
-    difference = (
-        f"rank {odd.rank} compiled a different graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
-        f" nodes, not {usual.nodes}"
-    )
+    difference = rank_graphs.describe_mismatch(graphs)
     numbers = [
         next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair
     ]

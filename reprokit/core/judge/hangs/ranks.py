@@ -10,7 +10,7 @@ from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.recent_dumps import stack_place, stacks_of
-from reprokit.core.ranks.rank_records import RankState
+from reprokit.core.ranks.rank_records import MAX_GRAPHS, RankState
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.observation import Observation
 
@@ -97,6 +97,7 @@ def rank_states(seen: Observation) -> tuple[RankState, ...]:
             view.has_ended,
             round(seen.quiet_s or 0.0, 1),
             seen.world_size,
+            tuple(g for g in seen.graphs if g.rank == view.rank)[:MAX_GRAPHS],
         )
         for view in rank_views(seen)
         if view.rank.isdigit()
