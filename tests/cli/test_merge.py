@@ -297,3 +297,39 @@ def test_the_packs_of_two_nodes_show_which_graph_differs(tmp_path: Path) -> None
     )
     text = reprokit("merge", tmp_path / "node0", tmp_path / "node1").out
     assert "graphs     rank 1 compiled a different graph 1/0" in text
+
+
+DEBUG_STACKS = """
+=== Rank 0: http://node1:47205/handler/dump_traceback? ===
+Current thread 0x00007f333effd6c0 (most recent call first):
+  <no Python frame>
+
+Thread 0x00007f336c492b80 (most recent call first):
+  File "/env/site-packages/torch/distributed/distributed_c10d.py", line 4287 in all_gather
+  File "/env/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
+  File "/home/me/train.py", line 11 in <module>
+
+=== Rank 1: http://node2:43535/handler/dump_traceback? ===
+Current thread 0x00007f649cff96c0 (most recent call first):
+  <no Python frame>
+
+Thread 0x00007f64c6031b80 (most recent call first):
+  File "/home/me/train.py", line 10 in load
+  File "/home/me/train.py", line 30 in <module>
+"""
+
+
+def test_the_stacks_of_the_debug_server_of_torch_are_read(tmp_path: Path) -> None:
+    """The newest file of each rank counts, and a file without ranks is named."""
+    old = DEBUG_STACKS.replace("line 10 in load", "line 9 in load")
+    (tmp_path / "stacks_20261125_220858.txt").write_text(DEBUG_STACKS)
+    (tmp_path / "stacks_20261125_220850.txt").write_text(old)
+    (tmp_path / "stacks_20261125_220859.txt").write_text("the server has ended\n")
+    done = reprokit("merge", "--json", tmp_path)
+    assert done.status == 1 and done.json["odd"] == [1], done.out + done.err
+    assert done.json["reason"] == (
+        "rank 1 is not in a collective: it is at train.py:10 in load (phase eager); 1 rank waits in"
+        " all_gather"
+    )
+    (skipped,) = done.json["skipped"]
+    assert skipped.endswith("stacks_20261125_220859.txt: no rank wrote its stacks into it")

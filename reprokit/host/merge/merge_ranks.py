@@ -15,7 +15,7 @@ from reprokit.core.ranks.rank_records import MAX_GRAPHS, RankRecord, RankState
 from reprokit.core.records import rank_graphs
 from reprokit.core.shared.contract import run_names, serialize
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.merge import flight_records
+from reprokit.host.merge import debug_stacks, flight_records
 from reprokit.host.pack import reader
 from reprokit.host.system import host_log
 from reprokit.host.system.progress import OperationStatus
@@ -81,6 +81,8 @@ def merge_folders(
         try:
             if path.name.endswith(".tar.gz"):
                 states.update({state.rank: state for state in _states_of_pack(path)})
+            elif debug_stacks.NAME.fullmatch(path.name):
+                states.update({state.rank: state for state in debug_stacks.read_debug_stacks(path)})
             elif (rank := flight_records.rank_of_name(path.name)) is not None and _may_be(path):
                 record = flight_records.read_flight_record(path, rank)
                 # the JSON of a recorder has no frames

@@ -36,7 +36,8 @@ NATIVE_TIMEOUT_S = 4.0
 MAX_PY_SPY_TRIES = 3
 """py-spy is repeated because the stack may change while it is read."""
 FAULTHANDLER_TIMEOUT_S = 1.0
-MAX_PROCESSES = 32
+MAX_PROCESSES = 128
+"""A node with eight ranks, and some workers of each."""
 MAX_ROUNDS_ON_DISK = 120
 """Rounds of dumps on disk; of a longer run, every second of the older rounds is deleted."""
 TOO_SLOW = "no result"

@@ -58,8 +58,9 @@ class RankView:
             return f"rank {self.rank} waits in {self.operation}" + (
                 f", called at {stack_place([caller])}" if caller else ""
             )
+        what = "it is" if self.cause.name == "unknown" else self.cause.name
         return (
-            f"rank {self.rank} is not in a collective: {self.cause.name} at"
+            f"rank {self.rank} is not in a collective: {what} at"
             f" {stack_place(self.raw)} (phase {self.phase or 'none'})"
         )
 
