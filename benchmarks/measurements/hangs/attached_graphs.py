@@ -37,10 +37,12 @@ PLACES = (
     "joint",
     "pre_grad",
     "backend",
-    "bw_pass",
     "bw_lowering",
 )
-"""Of the phases of tests/hangs/kinds.py, those in which there is a graph."""
+"""Of the phases of tests/hangs/kinds.py, those in which there is a graph.
+
+The function of ``bw_pass`` is not called with symbolic sizes.
+"""
 PROGRAM = """
 import sys, types
 

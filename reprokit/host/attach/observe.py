@@ -85,6 +85,9 @@ class ProcessObserver:
             "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
         )
         gap, dumped = max(1.0, self._stall_s / DUMPS_PER_STALL), time.monotonic()
+        # what reprokit ran inside the process was no progress
+        self._watch.take_sample()
+        self._read_journals()
         with host_log.suppress(KeyboardInterrupt), interrupts.allowed():
             while self._elapsed() < self._stall_s and not (self._progress and ends_with_progress):
                 time.sleep(POLL_S)

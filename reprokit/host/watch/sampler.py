@@ -93,6 +93,11 @@ class Sampler:
         """Take a sample if the last one is old enough. Return whether it did."""
         if time.monotonic() < self._next:
             return False
+        self.take_sample()
+        return True
+
+    def take_sample(self) -> None:
+        """Take a sample now."""
         self._next = time.monotonic() + SAMPLE_EVERY_S
         now, total = round(time.time(), 3), 0
         rows: list[tuple[object, ...]] = []
@@ -161,7 +166,6 @@ class Sampler:
             )
             with host_log.suppress(OSError, ValueError):
                 csv.writer(self._file).writerows(rows)
-        return True
 
     @property
     def pids(self) -> list[int]:
