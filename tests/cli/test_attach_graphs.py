@@ -134,7 +134,34 @@ def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: P
     assert json.loads((run / "graphs" / "0001" / "inputs.json").read_text())["cid"] == "0/0"
     text = (run / "graphs" / "0001" / "graph.py").read_text()
     assert ".sin()" in text and "torch.randn(3, 5)" in text
+    assert "torch.set_grad_enabled(True)" in text
     assert sorted(path.name for path in run.iterdir()) == ["graphs", "journal"]
+
+
+IN_GUARDS = """
+import torch
+from torch._dynamo.guards import CheckFunctionManager
+
+def loop(*args, **kwargs):
+    print("ready", flush=True)
+    while True:
+        sum(range(1000))
+
+CheckFunctionManager.__init__ = loop
+with torch.no_grad():
+    torch.compile(lambda x: x.sin() + 2, backend="eager")(torch.ones(3, 5))
+"""
+
+
+def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
+    """Dynamo has compiled it already, so no function that compiles it is on the stack."""
+    run = run_folder(tmp_path)
+    with program("-c", IN_GUARDS, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        assert run_inside.record_graphs_inside(process.pid, run, 30) == 1
+    text = (run / "graphs" / "0001" / "graph.py").read_text()
+    assert ".sin()" in text and "torch.randn(3, 5)" in text
+    assert "torch.set_grad_enabled(False)" in text
 
 
 def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -62,22 +63,22 @@ def record_live_graphs(run_dir: str) -> int:
     """
     if "torch" not in sys.modules:
         return 0  # an import would stay in the process
-    import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
     journal.RUN_DIR = run_dir
     count = 0
     try:
         compile_settings.note_configs(left_out=PATCHED_BY_TORCH)
-        with torch.no_grad(), _disable_current_modes():
-            for frame in _frames():
-                count += _record_graph(frame)
+        with _disable_current_modes():
+            for frames in _stacks():
+                found = sum([_record_graph(frame) for frame in frames])
+                count += found or any(_record_compiled_graph(frame) for frame in frames)
     finally:
         journal.close_journal()
     return count
 
 
-def _frames() -> Iterator[FrameType]:
+def _stacks() -> Iterator[list[FrameType]]:
     """Yield the frames of each thread, outermost first."""
     for innermost in sys._current_frames().values():
         frames = []
@@ -85,7 +86,7 @@ def _frames() -> Iterator[FrameType]:
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
-        yield from reversed(frames)
+        yield frames[::-1]
 
 
 def _record_graph(frame: FrameType) -> bool:
@@ -97,17 +98,60 @@ def _record_graph(frame: FrameType) -> bool:
             if graph is None or inputs is None:
                 return False
             options: dict[str, Any] = found.get("graph_kwargs") or {}
-            graph_recorder.record_graph(
-                graph,
-                inputs,
-                where.level,
-                _compile_id(frame),
-                bool(options.get("is_backward")),
-                compiler_fn=getattr(found.get("self"), "compiler_fn", None),
-                has_values=False,
-            )
+            with _grad_mode(where.level):
+                graph_recorder.record_graph(
+                    graph,
+                    inputs,
+                    where.level,
+                    _compile_id(frame),
+                    bool(options.get("is_backward")),
+                    compiler_fn=getattr(found.get("self"), "compiler_fn", None),
+                    has_values=False,
+                )
             return True
     return False
+
+
+def _record_compiled_graph(frame: FrameType) -> bool:
+    """Record the graph of a frame of Dynamo that has compiled it, and builds its guards."""
+    file = frame.f_code.co_filename.replace(os.sep, "/")
+    output = frame.f_locals.get("output")
+    if not file.endswith("torch/_dynamo/convert_frame.py") or output is None:
+        return False
+    nodes = list(output.graph.nodes)
+    if not nodes or nodes[-1].op != "output":
+        return False  # Dynamo still traces
+    import torch
+    from torch._dynamo.output_graph import FakeRootModule
+
+    # a module for the graph itself would become its owner
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(output.graph, {}))
+    module = torch.fx.GraphModule(FakeRootModule(output.nn_modules), graph)
+    inputs = [node.meta.get("example_value") for node in nodes if node.op == "placeholder"]
+    compiler_fn = getattr(output, "compiler_fn", None)
+    with _grad_mode("dynamo"):
+        graph_recorder.record_graph(
+            module,
+            inputs,
+            "dynamo",
+            _compile_id(frame),
+            False,
+            compiler_fn=compiler_fn,
+            has_values=False,
+        )
+    return True
+
+
+def _grad_mode(level: str) -> AbstractContextManager[object]:
+    """Set the grad mode in which the program called the function that Dynamo compiles."""
+    import torch
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get() if level == "dynamo" else None
+    state = getattr(context and context.global_context, "global_state", {})
+    _, is_enabled = state.get("grad_enabled", (None, torch.is_grad_enabled()))
+    return torch.set_grad_enabled(is_enabled)
 
 
 def _compile_id(frame: FrameType | None) -> str | None:

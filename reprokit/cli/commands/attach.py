@@ -41,13 +41,7 @@ if TYPE_CHECKING:
     type=option_types.SECONDS,
     help="For this long it has not advanced already, as its log shows.",
 )
-@shared.option(
-    "--port",
-    "ports",
-    type=click.IntRange(1, 65535),
-    multiple=True,
-    help="It answers every request on this TCP port: with an open request it is not idle.",
-)
+@shared.PORTS
 @shared.option(
     "--native",
     is_flag=True,
@@ -124,12 +118,7 @@ def attach(
 
     if sum(word is not None for word in (pid, name, job)) != 1:
         raise BadInput("name one process: a PID, --match NAME or --slurm-job ID")
-    if name is not None:
-        chosen = find_process.find_by_name(name)
-    elif job is not None:
-        chosen = find_process.find_by_slurm_job(job)
-    else:
-        chosen = find_process.check_pid(pid or 0)
+    chosen = find_process.find_process(pid, name, job)
     if graphs:
         _ask_consent(chosen, run_inside.describe_way(chosen), yes)
     options = attach_pipeline.AttachOptions(

@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep at most this many packs, one per signature; later lock-ups are only reported.",
 )
-@shared.option(
-    "--port",
-    "ports",
-    type=click.IntRange(1, 65535),
-    multiple=True,
-    help="It answers every request on this TCP port; other ports are learned from their traffic.",
-)
+@shared.PORTS
 @shared.OUTPUT_DIR
 @shared.JSON
 @click.pass_context
@@ -91,10 +85,7 @@ def watch(
                 command, output, options, live.show_message, 2 if as_json else None
             )
         else:
-            if name is not None:
-                chosen = find_process.find_by_name(name)
-            else:
-                chosen = find_process.check_pid(pid or 0)
+            chosen = find_process.find_process(pid, name)
             output = watch_loop.create_output(output_dir, str(chosen), chosen)
             result = watch_loop.watch_process(chosen, output, options, live.show_message)
         live.show_message(describe_end(result))

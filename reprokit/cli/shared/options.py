@@ -57,6 +57,13 @@ MATCH = option(
     metavar="NAME",
     help="The process whose command line contains NAME.",
 )
+PORTS = option(
+    "--port",
+    "ports",
+    type=click.IntRange(1, 65535),
+    multiple=True,
+    help="A TCP port on which it answers every request: with an open request it is not idle.",
+)
 YES = option(
     "--yes",
     is_flag=True,

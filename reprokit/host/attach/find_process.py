@@ -15,6 +15,18 @@ MAX_LISTED = 8
 MAX_COMMAND_CHARS = 100
 
 
+def find_process(pid: int | None, name: str | None = None, job: str | None = None) -> int:
+    """Return the process with this pid, or else of this name, or else of this Slurm job.
+
+    Raises BadInput if it cannot be attached to, or unless there is exactly one.
+    """
+    if name is not None:
+        return find_by_name(name)
+    if job is not None:
+        return find_by_slurm_job(job)
+    return check_pid(pid or 0)
+
+
 def check_pid(pid: int) -> int:
     """Return ``pid``. Raises BadInput if there is no such process, or if it has ended."""
     if not psutil.pid_exists(pid):

@@ -6,7 +6,6 @@ needed. Only the network namespace of reprokit is seen.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import struct
@@ -14,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reprokit.core.records.process_state import WaitingRequest
-from reprokit.host.system import host_log
+from reprokit.host.system import host_log, process_tree
 
 SOCK_DIAG, DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
 """NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, and NLM_F_REQUEST | NLM_F_DUMP (linux/netlink.h)."""
@@ -185,10 +184,7 @@ def _owners_of_sockets(pids: Iterable[int]) -> dict[int, int]:
     """Return the pid of a process that has each socket open, by its inode."""
     owners: dict[int, int] = {}
     for pid in pids:
-        with host_log.suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with host_log.suppress(OSError):
-                    link = os.readlink(f"/proc/{pid}/fd/{name}")
-                    if link.startswith("socket:["):
-                        owners.setdefault(int(link[8:-1]), pid)
+        for link in process_tree.descriptor_links(pid).values():
+            if link.startswith("socket:["):
+                owners.setdefault(int(link[8:-1]), pid)
     return owners

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -15,7 +14,7 @@ from reprokit.core.shared.contract.journal_format import (
     MEMORY_STACKS,
     NOW_BYTES,
 )
-from reprokit.host.system import files, host_log
+from reprokit.host.system import files, host_log, process_tree
 
 
 class PreparedProcesses:
@@ -74,12 +73,8 @@ def _memory_files(pid: int) -> dict[str, Path]:
     A process that was forked without the knowledge of Python has those of its parent.
     """
     found = {}
-    with host_log.suppress(OSError):
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            path = Path(f"/proc/{pid}/fd/{number}")
-            with host_log.suppress(OSError):
-                link = os.readlink(path)
-                for name in (MEMORY_JOURNAL, MEMORY_STACKS):
-                    if link.startswith(f"/memfd:{name}{pid} "):
-                        found[name] = path
+    for number, link in process_tree.descriptor_links(pid).items():
+        for name in (MEMORY_JOURNAL, MEMORY_STACKS):
+            if link.startswith(f"/memfd:{name}{pid} "):
+                found[name] = Path(f"/proc/{pid}/fd/{number}")
     return found

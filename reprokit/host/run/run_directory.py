@@ -77,11 +77,16 @@ def create_run_directory(output: Path | None, label: str) -> RunDir:
         make_folders(path)
     except OSError as problem:
         advice = "" if output else " (the current directory is not)"
-        raise BadInput(
-            f"cannot write below {folder}: {problem.strerror or problem}; name a writable"
-            f" --output-dir{advice}"
-        ) from problem
+        raise cannot_write(folder, problem, advice) from problem
     return RunDir(folder, path, lock, created)
+
+
+def cannot_write(folder: Path, problem: OSError, more: str = "") -> BadInput:
+    """Return the error that says that the output folder is not writable."""
+    return BadInput(
+        f"cannot write below {folder}: {problem.strerror or problem}; name a writable"
+        f" --output-dir{more}"
+    )
 
 
 def reopen_run_directory(path: Path) -> RunDir:

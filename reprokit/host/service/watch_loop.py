@@ -18,6 +18,7 @@ import psutil
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, running_program
+from reprokit.host.run import run_directory
 from reprokit.host.service import look, service_watch
 from reprokit.host.service.service_watch import LockUp, ServiceWatch, WatchOptions
 from reprokit.host.system import host_log
@@ -121,10 +122,7 @@ def create_output(named: Path | None, label: str, pid: int = 0) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / service_watch.EVENTS_FILE).open("a").close()
     except OSError as problem:
-        raise BadInput(
-            f"cannot write below {folder}: {problem.strerror or problem}; name a writable"
-            " --output-dir"
-        ) from problem
+        raise run_directory.cannot_write(folder, problem) from problem
     return folder.resolve()
 
 

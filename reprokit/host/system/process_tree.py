@@ -119,6 +119,18 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def descriptor_links(pid: int) -> dict[int, str]:
+    """Return what each open descriptor of a process refers to, such as ``socket:[4711]``; only
+    those that may be read.
+    """
+    links = {}
+    with host_log.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with host_log.suppress(OSError):  # it was closed since then
+                links[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+    return links
+
+
 def is_python(pid: int) -> bool:
     """Return whether the program of a process is a Python interpreter, by its file name."""
     with host_log.suppress(OSError):

@@ -14,7 +14,7 @@ import psutil
 
 from reprokit.core.records.process_state import HeldLock, cut_words
 from reprokit.core.redaction.redactor import command_text
-from reprokit.host.system import host_log
+from reprokit.host.system import host_log, process_tree
 
 # The system calls that can block, from unistd.h of the kernel for each architecture.
 _X86 = {
@@ -257,12 +257,9 @@ def processes_by_link(prefix: str, budget_s: float = 1.0) -> dict[str, set[int]]
             continue
         if time.monotonic() > until:
             break
-        with host_log.suppress(OSError):
-            for fd in os.listdir(f"/proc/{name}/fd"):
-                with host_log.suppress(OSError):
-                    link = os.readlink(f"/proc/{name}/fd/{fd}")
-                    if link.startswith(prefix):
-                        found.setdefault(link, set()).add(int(name))
+        for link in process_tree.descriptor_links(int(name)).values():
+            if link.startswith(prefix):
+                found.setdefault(link, set()).add(int(name))
     return found
 
 
