@@ -143,14 +143,15 @@ def ask(port: int, path: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_a_lost_request_is_a_lock_up_and_idle_is_not(tmp_path: Path) -> None:
-    """Bursts and idle times are not reported. A request without an answer is, with a pack; the
-    second is known, and the server goes on.
+    """Bursts and idle times are not reported, and from them the watch learns that the port answers.
+    A request without an answer is reported, with a pack; the second is known, and the server goes
+    on.
     """
     out = tmp_path / "out"
     with program("-c", SERVER, cwd=tmp_path) as server:
         assert server.stdout is not None
         port = int(server.stdout.readline())
-        with watch(server.pid, "--stall", "6", "--port", port, folder=out) as watcher:
+        with watch(server.pid, "--stall", "6", folder=out) as watcher:
             for _ in range(5):
                 assert ask(port, "/work").wait() == 0
                 time.sleep(1.5)
@@ -247,6 +248,39 @@ def test_a_command_runs_as_it_would_without_reprokit(tmp_path: Path) -> None:
     os.close(writing)
     lines = [line.removeprefix("reprokit: ") for line in watched.stderr.splitlines()]
     assert lines[0].startswith("watching process ") and "ended after" in lines[1], watched.stderr
+
+
+RANK = """
+import os, sys, time, threading
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+dist.barrier()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_a_rank_of_torchrun_that_hangs_is_named(tmp_path: Path) -> None:
+    """The watch of torchrun reports the rank that the other waits for, and torchrun ends its
+    workers when the watch is ended.
+    """
+    (tmp_path / "rank.py").write_text(RANK)
+    out = tmp_path / "out"
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    with watch("--stall", "10", "--json", "--", *launcher, tmp_path / "rank.py", folder=out) as own:
+        assert wait_until(lambda: lock_ups(out), 240)
+        own.terminate()
+        result = json.loads(own.communicate(timeout=60)[0])
+    assert not psutil.pid_exists(result["pid"])
+    (found,) = result["lock_ups"]
+    assert "rank 1" in found["reason"], found
+    merged = reprokit("merge", "--json", out)
+    assert merged.json["odd"] == [1], merged.out
 
 
 def test_a_killed_watch_leaves_its_command(tmp_path: Path) -> None:
