@@ -19,7 +19,7 @@ from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
 from reprokit.host.minimize.proven import Candidate
 from reprokit.host.pack import contents
-from reprokit.host.pipeline import announcement, own_kernel, run_steps, study_steps
+from reprokit.host.pipeline import announcement, own_kernel, run_steps, step_costs, study_steps
 from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
 from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
@@ -52,7 +52,7 @@ def capture_target(
             run_dir.delete_run()
             raise
         finally:
-            state.study.close()
+            close_study(state)
             eager_vs_compiled.delete_results(run_dir.path)
             run_cache_stages.delete_caches(run_dir.path)
             run_dir.release_lock()
@@ -100,9 +100,15 @@ def repack_run(
                 with host_log.log_to(run_dir.path):
                     return capture_result_of(follow_steps(state, STEPS))
             finally:
-                state.study.close()
+                close_study(state)
         finally:
             run_dir.release_lock()
+
+
+def close_study(state: State) -> None:
+    """End the servers of the study, whose CPU seconds are then known."""
+    with step_costs.recorded(state.run_path, "servers"):
+        state.study.close()
 
 
 def reopen_state(

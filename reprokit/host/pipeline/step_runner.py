@@ -10,7 +10,6 @@ always a pack.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from reprokit.core.judge import machine_limits
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract.serialize import field_types, from_json, to_json
+from reprokit.host.pipeline import step_costs
 from reprokit.host.pipeline.state import UNJUDGED, State
 from reprokit.host.system import files, host_log, interrupts
 
@@ -53,9 +53,8 @@ def follow_steps(state: State, steps: tuple[Step, ...]) -> State:
     for step in steps:
         before = state
         if step.applies(state):
-            began = time.monotonic()
-            state = _do_step(step, state)
-            host_log.LOGGER.info("step %s: %.2f s", step.what, time.monotonic() - began)
+            with step_costs.recorded(state.run_path, step.what):
+                state = _do_step(step, state)
         if state.seen is not before.seen:
             state = judge_state(state)
         if interrupts.interrupt_has_come() and not state.is_given_up:

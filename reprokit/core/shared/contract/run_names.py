@@ -68,6 +68,8 @@ PRIVATE_VALUES_FILE = "values.private"
 file with this suffix.
 """
 GROWTH_FILE = "growth.json"
+STEPS_FILE = "steps.jsonl"
+"""What each step of the capture cost."""
 LOG_FILE = "reprokit.log"
 """The log of the host."""
 KERNELS_FILE = "kernels.json"
