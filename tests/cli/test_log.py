@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -35,6 +36,12 @@ def test_a_run_directory_has_the_log(tmp_path: Path) -> None:
         assert re.search(rf"^20\d\d-\S+ step {step}: \d+\.\d\d s$", log, re.M), step
     assert re.search(r"agent_queries\.py:\d+ ignored \w+: ", log), log
     assert "target.py" in log
+    rows = (tmp_path / "out" / "run-001" / "steps.jsonl").read_text().splitlines()
+    costs = {row["step"]: row for row in map(json.loads, rows)}
+    assert next(iter(costs)) == "run" and list(costs)[-1] == "servers"
+    # the program imports torch, and reprokit does not
+    assert costs["run"]["children_cpu_s"] > costs["run"]["own_cpu_s"] > 0
+    assert costs["run"]["wall_s"] > 0
 
 
 def test_verbose_shows_the_log(tmp_path: Path) -> None:

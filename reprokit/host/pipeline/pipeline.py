@@ -47,12 +47,11 @@ def capture_target(
         state = State(request, run_dir, Callbacks(say, show, echo, show_status), StudyTools())
         try:
             with host_log.log_to(run_dir.path):
-                return capture_result_of(follow_steps(state, STEPS))
+                return _follow_all_steps(state)
         except run_directory.NothingRan:
             run_dir.delete_run()
             raise
         finally:
-            close_study(state)
             eager_vs_compiled.delete_results(run_dir.path)
             run_cache_stages.delete_caches(run_dir.path)
             run_dir.release_lock()
@@ -96,19 +95,19 @@ def repack_run(
                     ablation_steps=steps,
                 )
                 state = dataclasses.replace(state, request=request)
-            try:
-                with host_log.log_to(run_dir.path):
-                    return capture_result_of(follow_steps(state, STEPS))
-            finally:
-                close_study(state)
+            with host_log.log_to(run_dir.path):
+                return _follow_all_steps(state)
         finally:
             run_dir.release_lock()
 
 
-def close_study(state: State) -> None:
-    """End the servers of the study, whose CPU seconds are then known."""
-    with step_costs.recorded(state.run_path, "servers"):
-        state.study.close()
+def _follow_all_steps(state: State) -> CaptureResult:
+    try:
+        return capture_result_of(follow_steps(state, STEPS))
+    finally:
+        # the CPU seconds of the servers are known when they have ended
+        with step_costs.recorded(state.run_path, "servers"):
+            state.study.close()
 
 
 def reopen_state(
