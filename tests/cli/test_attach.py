@@ -440,3 +440,31 @@ def test_a_plain_process_gets_the_cause_and_the_phase(kind: str, tmp_path: Path)
     assert is_alive
     if kind == "gloo_eager":
         assert any("rank 0" in row for row in verdict["path"]), verdict
+
+
+WAITING = {
+    "simple queue": "import queue; q = queue.SimpleQueue()\nprint('ready', flush=True)\nq.get()",
+    "standard input": "import sys\nprint('ready', flush=True)\nsys.stdin.readline()",
+    "event": "import os; e = os.eventfd(0)\nprint('ready', flush=True)\nos.read(e, 8)",
+}
+
+
+@pytest.mark.parametrize("kind", WAITING)
+def test_a_call_of_c_code_that_waits_for_work_is_idle(kind: str, tmp_path: Path) -> None:
+    """Its frame is not on the stack."""
+    (tmp_path / "idle.py").write_text(WAITING[kind])
+    process = subprocess.Popen(
+        [sys.executable, "idle.py"],
+        env=clean_environ(),
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "3")
+    finally:
+        process.kill()
+        process.wait()
+    assert (done.kind, done.json["verdict"]["cause"]) == ("ok", "idle"), done.out + done.err

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 PYTHON_MARK = "<python>"
@@ -122,6 +122,8 @@ class Evidence:
     """``file:line`` of generated code on a stack -> the source text of that line."""
     lock_file: str = ""
     """The file that a lock in Python code waits for, read from the local variables of that code."""
+    waiting_calls: dict[str, str] = field(default_factory=dict)
+    """``file:line`` of a frame -> the function of C code that it calls and that waits for work."""
 
     def process_of_pid(self, pid: int | None) -> ProcessState | None:
         """Return the process with this pid, if it was seen."""
@@ -136,7 +138,7 @@ def evidence_from_json(data: Any) -> Evidence:
     """Read evidence that ``to_json`` wrote; parts of a wrong type are ignored."""
     if not isinstance(data, dict):
         return Evidence()
-    lines = data.get("generated_lines")
+    lines, calls = data.get("generated_lines"), data.get("waiting_calls")
     return Evidence(
         tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
         tuple(x for r in _rows(data, "locks") if (x := _record(HeldLock, r)) is not None),
@@ -144,6 +146,7 @@ def evidence_from_json(data: Any) -> Evidence:
         tuple(w for r in _rows(data, "requests") if (w := _record(WaitingRequest, r)) is not None),
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
+        {str(k): str(v) for k, v in calls.items()} if isinstance(calls, dict) else {},
     )
 
 
@@ -182,8 +185,8 @@ def _record(kind: type[_Record], row: Mapping[str, Any]) -> _Record | None:
     field has not.
     """
     kept = {}
-    for name, field in kind.__dataclass_fields__.items():
-        wanted = str(field.type).removesuffix(" | None")
+    for name, of_class in kind.__dataclass_fields__.items():
+        wanted = str(of_class.type).removesuffix(" | None")
         if name in row and (
             isinstance(row[name], _KINDS.get(wanted, (tuple,)))
             or (row[name] is None and "None" in str(field.type))

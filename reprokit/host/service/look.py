@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit.core.judge.hangs import waiting
-from reprokit.core.judge.stacks import evidence, location, main_process, phases, recent_dumps
+from reprokit.core.judge.stacks import evidence, location, main_process, phases
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
-from reprokit.host.system import files, host_log, process_tree
-from reprokit.host.watch import blocked_on
+from reprokit.host.system import host_log, process_tree
+from reprokit.host.watch import blocked_on, waiting_calls
 from reprokit.host.watch.proc_snapshot import ProcSampler
 from reprokit.host.watch.stacks import StackDumper
 
 LOOKS_PER_RETRY = 20
 """A process whose stack could not be read in time is tried again after this many looks."""
-MAX_SOURCE_BYTES = 4 << 20
 COMPILER_FILES = ("torch/_", "torch/fx/", "triton/")
 
 
@@ -67,10 +66,12 @@ class TreeReader:
             self._dumper.retry_failed_tools()
         dumps = self._read_stacks([pid for pid in family if process_tree.is_python(pid)])
         main = main_process.find_by_stacks(dumps, self._root)
+        calls = waiting_calls.find_waiting_calls(dumps)
+        evidence_of_kernel = sampler.make_evidence({}, {})
         seen = waiting.choose_stuck_process(
             Observation(
                 dumps=tuple(dumps),
-                evidence=sampler.make_evidence({}, {}),
+                evidence=dataclasses.replace(evidence_of_kernel, waiting_calls=calls),
                 main_pid=main.pid,
                 working_tid=main.tid,
                 is_attached=True,
@@ -81,8 +82,6 @@ class TreeReader:
         is_readable = any(dump.threads for dump in dumps)
         if not is_readable or (not is_inside and waiting.waits_of_tree(seen)):
             return Look(None, is_readable)
-        if phase == "eager" and waiting.waits_in_source(_source_line(seen)):
-            return Look(None, True)
         pid, tid = seen.main_pid or self._root, seen.working_tid
         position = Position(pid, tid, phase or "", _stack(seen, phase))
         return Look(position, True, _waits_so_far(pid, tid or pid))
@@ -112,17 +111,6 @@ def _stack(seen: Observation, phase: str | None) -> tuple[str, ...]:
     if phase in phases.COMPILE_PHASES:
         return tuple(fr.show_frame(f) for f in stack if f.file.startswith(COMPILER_FILES))
     return tuple(f"{f.file}:{f.line} in {f.function}" for f in stack)
-
-
-def _source_line(seen: Observation) -> str:
-    """Return the line of a program at which its waiting main thread is; empty if it is not idle."""
-    process = seen.evidence.process_of_pid(seen.main_pid)
-    raw = next(iter(recent_dumps.stacks_of(seen, seen.main_pid or 0, seen.main_pid or 0)[-1:]), ())
-    main = next((t for t in process.threads if t.tid == process.pid), None) if process else None
-    if not raw or main is None or main.syscall not in ("futex", "read", ""):
-        return ""
-    rows = files.read_text(Path(raw[0].file), MAX_SOURCE_BYTES).splitlines()
-    return rows[raw[0].line - 1] if 0 < raw[0].line <= len(rows) else ""
 
 
 def _waits_so_far(pid: int, tid: int) -> int:

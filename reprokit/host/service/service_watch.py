@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -71,7 +72,8 @@ class ServiceWatch:
         self.lock_ups: list[LockUp] = []
         self.tick_s = MIN_TICK_S
         self._root, self._output, self._options, self._say = root_pid, output, options, say
-        self._reader = look_module.TreeReader(root_pid, output / "looks")
+        self._looks = output / f"looks-{os.getpid()}"  # two watches may have the same output
+        self._reader = look_module.TreeReader(root_pid, self._looks)
         gap_s = max(options.stall_s / MAX_LOOKS, MIN_TICK_S)
         self._still = Stillness(options.stall_s, gap_s)
         self._ports = AnsweringPorts(options.ports)
@@ -105,7 +107,7 @@ class ServiceWatch:
             self._examination = None
         self._reader.close()
         self._closed.close()
-        deletion.delete_path(self._output / "looks", inside=self._output)
+        deletion.delete_path(self._looks, inside=self._output)
 
     def _look(self, now: float) -> None:
         used = look_module.own_cpu_s()

@@ -23,7 +23,7 @@ from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.system import files, host_log, process_tree
-from reprokit.host.watch import blocked_on, stacks
+from reprokit.host.watch import blocked_on, stacks, waiting_calls
 from reprokit.host.watch.journal_tail import JournalFollower
 from reprokit.host.watch.proc_snapshot import ProcSampler
 from reprokit.host.watch.sampler import Sampler
@@ -119,7 +119,11 @@ class EvidenceGatherer:
         """
         self._follower.read_news()
         memory = self._watch.memory_since(since)
-        return self._sampler.make_evidence(memory, self._follower.gil_ages(), self._watch.gpus.last)
+        evidence = self._sampler.make_evidence(
+            memory, self._follower.gil_ages(), self._watch.gpus.last
+        )
+        calls = waiting_calls.find_waiting_calls(self._last_round())
+        return dataclasses.replace(evidence, waiting_calls=calls)
 
     def write_evidence(self, evidence: Evidence) -> None:
         """Write the evidence into the run directory; without the file if the disk is full."""

@@ -8,7 +8,7 @@ come at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from reprokit.core.judge.hangs import hang_causes
@@ -27,12 +27,13 @@ _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_p
 _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
 _PEER = re.compile(
-    r"/dev/(tty|pts/|console).*|descriptor \d+, a socket.*|anon_inode:\W?(inotify|\w+fd)\W?.*"
+    r"/dev/(tty|pts/|console).*|descriptor \d+, (a socket|anon_inode:\W?(inotify|\w+fd)).*"
+    r"|descriptor 0, a pipe; also open.*"
 )
-"""A terminal, a socket, or a descriptor for events. A file or a pipe has a writer that may be
-stuck, so waiting for it is not idle.
+"""A terminal, a socket, a descriptor for events, or a pipe as the standard input. Any other file or
+pipe has a writer that may be stuck, so waiting for it is not idle.
 """
-_CALLS_THAT_WAIT = re.compile(r"\.(get|recv|recv_bytes|read\w*|wait|join|accept|poll|select)\(")
+_CALLS_THAT_WAIT = re.compile(r"\.(get|recv|recv_bytes|read\w*|accept|poll|select)\(")
 _WAITS = (
     re.compile(
         r"<stdlib>/(threading|queue|concurrent/futures/.*|multiprocessing/.*|asyncio/.*|selectors|socket)\.py"
@@ -116,13 +117,12 @@ def _waits_of_process(seen: Observation, process: ProcessState) -> tuple[str, ..
     return (f"it waits in {how}",) if how else None
 
 
-def waits_in_source(source_line: str) -> bool:
-    """Return whether a line of Python calls something that waits for work.
-
-    The frames of calls in C, such as that of ``queue.SimpleQueue.get``, are not on the stack, so
-    such a call looks like the acquisition of a lock.
+def call_that_waits(source_line: str) -> str:
+    """Return the function that a line of Python calls and that waits for work; empty if there is
+    none.
     """
-    return bool(_CALLS_THAT_WAIT.search(source_line)) and ".acquire(" not in source_line
+    found = _CALLS_THAT_WAIT.search(source_line)
+    return found[1] if found and ".acquire(" not in source_line else ""
 
 
 def is_running(seen: Observation) -> bool:
@@ -195,20 +195,26 @@ def _idle_threads(
     if process is None or not threads or process.is_stopped:
         return None
     states = {t.tid: t for t in process.threads}
+    calls = seen.evidence.waiting_calls
     texts = []
     for thread in sorted(threads, key=lambda t: not t.is_main):
         if is_service(thread) and not thread.is_main:
             continue
         state = states.get(thread.tid or (pid if thread.is_main else 0))
-        how = _waits_in(thread, state, tree) if state is not None else ""
+        how = _waits_in(thread, state, tree, calls) if state is not None else ""
         if not how:
             return None
         texts.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
     return tuple(texts)
 
 
-def _waits_in(thread: ThreadStack, state: ThreadState, tree: Collection[int]) -> str:
-    """Return the call in which an idle thread waits; empty if the thread is not idle."""
+def _waits_in(
+    thread: ThreadStack, state: ThreadState, tree: Collection[int], calls: Mapping[str, str]
+) -> str:
+    """Return the call in which an idle thread waits; empty if the thread is not idle.
+
+    ``calls`` are the calls of C code that wait for work, by their places.
+    """
     if how := _system_call_wait(state, tree):
         return how
     if state.syscall not in ("futex", "") or (state.want or 0.0) > BUSY_SHARE:
@@ -217,7 +223,8 @@ def _waits_in(thread: ThreadStack, state: ThreadState, tree: Collection[int]) ->
     for frame in fr.normalise_frames(thread.frames)[:_MAX_DEPTH]:
         if files.fullmatch(frame.file) and functions.fullmatch(frame.function.rsplit(".", 1)[-1]):
             return frame.function
-    return ""
+    inner = thread.frames[0] if thread.frames else None
+    return calls.get(f"{inner.file}:{inner.line}", "") if inner is not None else ""
 
 
 def _system_call_wait(state: ThreadState, tree: Collection[int]) -> str:
