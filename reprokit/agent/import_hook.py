@@ -28,6 +28,8 @@ class _HookingLoader:
         self._inner, self._name, self._hooks = inner, name, hooks
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_inner" or name.startswith("__"):  # copy asks for them before __init__
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -161,9 +163,13 @@ def _run_hook(hook: Callable[[], None]) -> None:
     try:
         hook()
     except Exception as problem:  # the target must go on
+        _note_problem(getattr(hook, "__name__", "hook"), problem)
+
+
+def _note_problem(hook: str, problem: Exception) -> None:
+    try:
         from ..core.shared.contract import events
         from .record import journal
-
-        journal.write_event(
-            events.AgentProblem(hook=getattr(hook, "__name__", "hook"), problem=repr(problem))
-        )
+    except ImportError:
+        return
+    journal.write_event(events.AgentProblem(hook=hook, problem=repr(problem)))

@@ -2,7 +2,7 @@
 
 A process that is prepared permits a process of the same user to read its stacks, writes them itself
 on a signal, and keeps its last compile phases in memory. Nothing is written to a disk, and no
-thread is started.
+thread is started. Nothing here may raise into the program.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ import sys
 from ..core.shared.contract import run_names
 from . import import_hook
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .record.memory_journal import MemoryFile
+
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
 """With Yama's ``ptrace_scope`` 1, only a parent may attach, unless the process permits others."""
 _is_prepared = False
-_stacks_fd = -1
+_stacks: MemoryFile | None = None
 
 
 def prepare_process() -> None:
@@ -29,21 +33,10 @@ def prepare_process() -> None:
     if _is_prepared or not _is_wanted():
         return
     _is_prepared = True
-    from .record import journal
-
     try:
-        journal.write_to_memory()
-    except OSError:  # a limit on memory or on descriptors: the program goes on without a journal
+        _prepare()
+    except Exception:  # no memory, or a module that cannot be loaded: the program goes on
         return
-    _permit_reading()
-    os.register_at_fork(after_in_child=_permit_reading)
-    hooks = {"torch._dynamo": _watch_dynamo, "torch._inductor.compile_fx": _watch_inductor}
-    for name, hook in hooks.items():
-        if name in sys.modules:
-            hook()
-    import_hook.wait_for_modules(
-        {name: (None, hook) for name, hook in hooks.items() if name not in sys.modules}
-    )
 
 
 def prepare_at_import() -> None:
@@ -58,27 +51,55 @@ def _is_wanted() -> bool:
     return sys.platform == "linux" and not os.environ.get(run_names.RUN_DIR_VARIABLE)
 
 
+def _prepare() -> None:
+    from .record import journal
+
+    journal.write_to_memory()
+    _permit_reading()
+    os.register_at_fork(after_in_child=_permit_reading_after_fork)
+    hooks = {"torch._dynamo": _watch_dynamo, "torch._inductor.compile_fx": _watch_inductor}
+    for name, hook in hooks.items():
+        if name in sys.modules:
+            hook()
+    import_hook.wait_for_modules(
+        {name: (None, hook) for name, hook in hooks.items() if name not in sys.modules}
+    )
+
+
 def _permit_reading() -> None:
     """Permit other processes to read the stacks of this one, and write them on a signal."""
-    global _stacks_fd
+    global _stacks
     # a program without torch must not pay for these imports (REPROKIT_WATCH)
     import ctypes
     import faulthandler
-    import signal
 
     from ..core.shared.contract.journal_format import MEMORY_STACKS, STACKS_SIGNAL
     from .record import memory_journal
 
+    ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
+    if _stacks is not None:
+        _stacks.close()
+    elif _is_handled(STACKS_SIGNAL):
+        return  # by the program, perhaps in C code
+    _stacks = memory_journal.MemoryFile(MEMORY_STACKS)
+    faulthandler.register(STACKS_SIGNAL, file=_stacks.fd, all_threads=True, chain=False)
+
+
+def _permit_reading_after_fork() -> None:
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
-        if _stacks_fd >= 0:
-            memory_journal.close_memory_file(_stacks_fd, MEMORY_STACKS)
-        elif signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
-            return  # the program handles it
-        _stacks_fd = memory_journal.open_memory_file(MEMORY_STACKS)
-        faulthandler.register(STACKS_SIGNAL, file=_stacks_fd, all_threads=True, chain=False)
-    except (OSError, AttributeError, RuntimeError):
-        return  # its stacks are read as those of any other process
+        _permit_reading()
+    except Exception:  # a limit on descriptors: its stacks are read as those of any other process
+        return
+
+
+def _is_handled(number: int) -> bool:
+    """Return whether this process handles, ignores or blocks a signal."""
+    with open("/proc/self/status") as file:
+        for line in file:
+            is_mask = line.startswith(("SigCgt:", "SigIgn:", "SigBlk:"))
+            if is_mask and int(line.split()[1], 16) & 1 << (number - 1):
+                return True
+    return False
 
 
 def _watch_dynamo() -> None:

@@ -191,6 +191,55 @@ for file in files:
     assert {path.read_text() for path in tmp_path.iterdir()} == {"childparent"}
 
 
+def test_a_child_without_memory_of_its_own_writes_no_journal() -> None:
+    """Its fork is at the limit of descriptors, and it still has the memory of its parent mapped."""
+    code = """
+import os, resource
+import reprokit; reprokit.watch()
+from reprokit.agent.record import journal
+journal.write_now("line", "of the parent")
+memory = journal._memory._memory
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+if not os.fork():
+    journal.write_now("line", "of the child")
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+assert b"of the parent" in bytes(memory[:1024])
+"""
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_uses_no_standard_stream_and_no_signal_of_the_program() -> None:
+    """A program without standard streams writes to their numbers, and C code may handle signals."""
+    code = (
+        LIST_FILES
+        + """
+import ctypes, signal
+number = signal.SIGRTMAX - 5
+libc = ctypes.CDLL(None)
+libc.signal.restype = ctypes.c_void_p
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None)
+libc.signal(number, handler)
+before = os.dup(2)
+os.close(0), os.close(1)
+import reprokit; reprokit.watch()
+assert not os.path.exists("/proc/self/fd/0") and not os.path.exists("/proc/self/fd/1")
+assert len(memory_files()) == 1, memory_files()  # the journal
+assert libc.signal(number, handler) == ctypes.cast(handler, ctypes.c_void_p).value
+"""
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_never_raises() -> None:
+    """Without a module that it needs, the program goes on."""
+    code = "import sys; sys.modules['_ctypes'] = None\nimport reprokit; reprokit.watch()"
+    done = run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_it_has_no_effect_under_a_capture() -> None:
     """A capture records more, and has its own files."""
     code = "import reprokit; reprokit.watch()\n" + LIST_FILES + "print(memory_files())"

@@ -36,14 +36,16 @@ RUN_DIR = os.environ.get(run_names.RUN_DIR_VARIABLE, "")
 
 
 def _after_fork() -> None:
-    global _fd, _now_fd, _beat_fd, _dropped
+    global _fd, _now_fd, _beat_fd, _dropped, _memory
     for fd in (_fd, _now_fd, _beat_fd):
         if fd is not None:
             os.close(fd)
     _fd, _now_fd, _beat_fd, _dropped = None, None, None, 0
     if _memory is not None:
+        _memory.close()
+        _memory = None  # without memory of its own, a child writes no journal
         with contextlib.suppress(OSError):
-            _memory.open_after_fork()
+            write_to_memory()
 
 
 os.register_at_fork(after_in_child=_after_fork)

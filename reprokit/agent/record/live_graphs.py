@@ -115,8 +115,13 @@ def _record_graph(frame: FrameType) -> bool:
 def _record_compiled_graph(frame: FrameType) -> bool:
     """Record the graph of a frame of Dynamo that has compiled it, and builds its guards."""
     file = frame.f_code.co_filename.replace(os.sep, "/")
+    # reading the locals of a function of the user would keep them alive before Python 3.13
+    if frame.f_code.co_name != "_compile_inner" or not file.endswith(
+        "torch/_dynamo/convert_frame.py"
+    ):
+        return False
     output = frame.f_locals.get("output")
-    if not file.endswith("torch/_dynamo/convert_frame.py") or output is None:
+    if output is None:
         return False
     nodes = list(output.graph.nodes)
     if not nodes or nodes[-1].op != "output":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import itertools
 import os
 
@@ -23,19 +24,56 @@ from ...core.shared.contract.journal_format import (
 
 PROT_READ_WRITE, MAP_SHARED = 3, 1
 MAP_FAILED = ctypes.c_void_p(-1).value
+FIRST_FD = 3
+"""A program may have closed its standard streams, and C code writes to their numbers."""
+
+
+class MemoryFile:
+    """A memory file with the pid of this process in its name.
+
+    Raises:
+        OSError: the kernel has no memory files, or there is a limit on memory or descriptors.
+    """
+
+    def __init__(self, name: str, size: int = 0) -> None:
+        low = os.memfd_create(f"{name}{os.getpid()}", os.MFD_CLOEXEC)
+        try:
+            self.fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+        finally:
+            os.close(low)
+        try:
+            if size:  # a page that is missing when it is written would end the program
+                os.posix_fallocate(self.fd, 0, size)
+            self._identity = self._read_identity()
+        except OSError:
+            os.close(self.fd)
+            raise
+
+    def close(self) -> None:
+        """Close it, unless the program has closed it and uses its number for its own file."""
+        with contextlib.suppress(OSError):
+            if self._read_identity() == self._identity:
+                os.close(self.fd)
+
+    def _read_identity(self) -> tuple[int, int]:
+        status = os.fstat(self.fd)
+        return status.st_dev, status.st_ino
 
 
 class MemoryJournal:
     """The slots of this process; see ``journal_format.MEMORY_JOURNAL``.
 
     Raises:
-        OSError: the kernel has no memory files, or no memory.
+        OSError: there is no memory for them.
     """
 
     def __init__(self) -> None:
-        self._fd = open_memory_file(MEMORY_JOURNAL)
-        os.ftruncate(self._fd, MEMORY_BYTES)
-        self._memory = _map_memory(self._fd)
+        self._file = MemoryFile(MEMORY_JOURNAL, MEMORY_BYTES)
+        try:
+            self._memory = _map_memory(self._file.fd)
+        except OSError:
+            self._file.close()
+            raise
         self._numbers = itertools.count()
 
     def append(self, line: bytes) -> None:
@@ -48,22 +86,9 @@ class MemoryJournal:
         """Overwrite the record of what this process is doing now."""
         self._memory[:NOW_BYTES] = record
 
-    def open_after_fork(self) -> None:
-        """Give a forked child memory of its own; that of its parent stays mapped."""
-        close_memory_file(self._fd, MEMORY_JOURNAL)
-        self.__init__()  # type: ignore[misc]
-
-
-def open_memory_file(name: str) -> int:
-    """Return a descriptor of a new memory file with the pid of this process in its name."""
-    return os.memfd_create(f"{name}{os.getpid()}", os.MFD_CLOEXEC)
-
-
-def close_memory_file(fd: int, name: str) -> None:
-    """Close a descriptor, unless the program has closed it and uses its number for its own file."""
-    with contextlib.suppress(OSError):
-        if os.readlink(f"/proc/self/fd/{fd}").startswith(f"/memfd:{name}"):
-            os.close(fd)
+    def close(self) -> None:
+        """Close the file; the memory stays mapped."""
+        self._file.close()
 
 
 def _map_memory(fd: int) -> memoryview:

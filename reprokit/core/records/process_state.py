@@ -189,7 +189,7 @@ def _record(kind: type[_Record], row: Mapping[str, Any]) -> _Record | None:
         wanted = str(of_class.type).removesuffix(" | None")
         if name in row and (
             isinstance(row[name], _KINDS.get(wanted, (tuple,)))
-            or (row[name] is None and "None" in str(field.type))
+            or (row[name] is None and "None" in str(of_class.type))
         ):
             kept[name] = row[name]
     try:

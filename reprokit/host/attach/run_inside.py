@@ -43,9 +43,12 @@ try:
     {clean_up}
 except BaseException as problem:
     said = repr(problem)
-with open(done + ".part", "w") as file:
-    file.write(said)
-os.rename(done + ".part", done)
+try:
+    with open(done + ".part", "w") as file:
+        file.write(said)
+    os.rename(done + ".part", done)
+except OSError:
+    pass  # nobody waits for it any more
 """
 
 
