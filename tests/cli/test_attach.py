@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import shutil
@@ -468,3 +469,30 @@ def test_a_call_of_c_code_that_waits_for_work_is_idle(kind: str, tmp_path: Path)
         process.kill()
         process.wait()
     assert (done.kind, done.json["verdict"]["cause"]) == ("ok", "idle"), done.out + done.err
+
+
+def test_only_the_interpreter_that_this_user_runs_is_run() -> None:
+    """Its environment is asked with the rights of reprokit, so a different file must not be run."""
+    own = running_program.describe_process(os.getpid())
+    assert running_program.why_not_run(own) == ""
+    replaced = dataclasses.replace(own, python="/bin/sh")
+    assert "is a different file than the one" in running_program.why_not_run(replaced)
+    gone = dataclasses.replace(own, python="/nonexistent/python3")
+    assert "is not there any more" in running_program.why_not_run(gone)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
+)
+def test_the_interpreter_of_a_different_user_is_not_run(tmp_path: Path) -> None:
+    """The pack says why there is no environment."""
+    command = ["setpriv", "--reuid", "12345", "--clear-groups", "/usr/bin/python3", "-c", IDLE]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/")
+    try:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "3")
+    finally:
+        process.kill()
+        process.wait()
+    why = {row["what"]: row["why"] for row in done.json["missing"]}
+    assert "belongs to a different user" in str(why), done.out + done.err

@@ -320,11 +320,12 @@ Thread 0x00007f64c6031b80 (most recent call first):
 
 
 def test_the_stacks_of_the_debug_server_of_torch_are_read(tmp_path: Path) -> None:
-    """The newest file of each rank counts, and a file without ranks is named."""
-    old = DEBUG_STACKS.replace("line 10 in load", "line 9 in load")
+    """The newest file of a folder counts, and a file without ranks is named."""
+    old = DEBUG_STACKS.replace("line 10 in load", "line 9 in load").replace("Rank 1", "Rank 2")
     (tmp_path / "stacks_20261125_220858.txt").write_text(DEBUG_STACKS)
     (tmp_path / "stacks_20261125_220850.txt").write_text(old)
-    (tmp_path / "stacks_20261125_220859.txt").write_text("the server has ended\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "stacks_20261125_220859.txt").write_text("the server has ended\n")
     done = reprokit("merge", "--json", tmp_path)
     assert done.status == 1 and done.json["odd"] == [1], done.out + done.err
     assert done.json["reason"] == (

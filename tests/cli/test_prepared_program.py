@@ -256,3 +256,55 @@ def test_a_program_without_torch_gets_no_imports(value: str, is_on: bool) -> Non
     )
     done = run_python(code, REPROKIT_WATCH=value)
     assert done.stdout.strip() == f"{is_on} [] []", done.stderr
+
+
+KILLED_CHILD = """
+import os, signal, time
+import reprokit; reprokit.watch()
+from reprokit.agent.record import journal
+from reprokit.core.shared.contract import events
+
+child = os.fork()
+if not child:
+    journal.write_event(events.Begin(name="GraphLowering.run"))
+    time.sleep(1000)
+time.sleep(1)
+os.kill(child, signal.SIGKILL)
+print("ready", flush=True)
+n = 0
+while True:
+    n = hash(n) + 1
+"""
+
+
+def test_a_child_that_was_killed_is_not_judged(tmp_path: Path) -> None:
+    """Its parent has not waited for it, and its journal ends in an open phase."""
+    with program("-c", KILLED_CHILD, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process.pid, tmp_path)
+    assert done.kind == "ok", done.out + done.err
+    assert f"Process {process.pid} advances" in done.json["verdict"]["reason"]
+
+
+ADVANCING = """
+import time
+import reprokit; reprokit.watch()
+from reprokit.agent.record import journal
+from reprokit.core.shared.contract import events
+
+journal.write_event(events.Begin(name="GraphLowering.run"))
+print("ready", flush=True)
+while True: time.sleep(0.05); journal.write_event(events.Begin(name="pass.x")); journal.write_event(events.End(name="pass.x"))
+"""
+
+
+def test_events_are_progress_whatever_the_user_says(tmp_path: Path) -> None:
+    """The stack is the same each time, but phases begin and end."""
+    with program("-c", ADVANCING, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = reprokit(
+            "attach", str(process.pid), "--stalled-for", "600", "--json",
+            "--output-dir", tmp_path / "out",
+        )  # fmt: skip
+    assert done.kind == "ok", done.out + done.err
+    assert "its compiler advances" in done.json["verdict"]["reason"]

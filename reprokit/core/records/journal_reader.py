@@ -50,12 +50,15 @@ def decode_events(data: bytes) -> tuple[list[Event], int]:
 
 
 def split_slots(data: bytes) -> list[tuple[int, bytes]]:
-    """Return the numbers and the lines in the memory of a prepared process, oldest first."""
+    """Return the numbers and the lines in the memory of a prepared process, oldest first.
+
+    A slot that is being overwritten is left out. The line that did not fit is empty.
+    """
     rows = []
     for at in range(NOW_BYTES, len(data) - SLOT_BYTES + 1, SLOT_BYTES):
-        number, _, line = data[at : at + SLOT_BYTES].rstrip(b"\n\0").partition(b" ")
-        if number.isdigit() and line:
-            rows.append((int(number), line + b"\n"))
+        number, space, line = data[at : at + SLOT_BYTES].rstrip(b"\n\0").partition(b" ")
+        if number.isdigit() and space:
+            rows.append((int(number), line))
     return sorted(rows)
 
 

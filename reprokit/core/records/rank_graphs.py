@@ -113,10 +113,10 @@ def describe_mismatch(graphs: Sequence[GraphRecord]) -> str:
     if pair is None:
         return ""
     odd, usual = pair
-    return (
-        f"rank {odd.rank} compiled a different graph {odd.cid} than rank {usual.rank}: {odd.nodes}"
-        f" nodes, not {usual.nodes}"
-    )
+    how = f"{odd.nodes} nodes, not {usual.nodes}"
+    if odd.nodes == usual.nodes:
+        how = f"{odd.nodes} nodes too, with other operators or shapes"
+    return f"rank {odd.rank} compiled a different graph {odd.cid} than rank {usual.rank}: {how}"
 
 
 def _name(calls: Sequence[CollectiveCall], index: int) -> str:

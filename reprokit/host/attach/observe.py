@@ -122,6 +122,7 @@ class ProcessObserver:
         self._gatherer.gather_quietly(self._main())
         if self._may_signal:
             self._gatherer.dump_by_signal(self._gatherer.pids_without_dump)
+        self._seen = self._observation()
         self._check_samples()
         family = [process.pid for process in process_tree.family_of(self._root)]
         self._evidence = dataclasses.replace(

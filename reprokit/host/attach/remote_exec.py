@@ -11,8 +11,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import psutil
-
 from reprokit.core.shared import cuts
 from reprokit.host.attach import running_program
 from reprokit.host.attach.injection import CannotRunInside
@@ -21,7 +19,7 @@ from reprokit.host.system import host_log
 TIMEOUT_S = 30.0
 NO_PROGRAM = "/dev/null"
 """A process runs the last program that it was given; this one is empty."""
-_INTERPRETER = re.compile(r"python3(\.\d+)?d?")
+_INTERPRETER = re.compile(r"python3(\.\d+)?t?d?")
 _HAS_IT = "import sys; print(hasattr(sys, 'remote_exec') and sys.is_remote_debug_enabled())"
 _CALL_IT = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
@@ -49,16 +47,16 @@ class RemoteExec:
 def is_supported(pid: int) -> bool:
     """Return whether the interpreter of a process has ``sys.remote_exec``.
 
-    Only an interpreter of this user is asked, and no other program that contains Python.
+    Only an interpreter that this user runs already is asked, and no other program that contains
+    Python.
     """
-    try:
-        is_own = psutil.Process(pid).uids().effective == os.geteuid()
-        name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except (OSError, psutil.Error) as problem:
-        host_log.log_ignored(problem)
+    program = running_program.describe_process(pid)
+    if not _INTERPRETER.fullmatch(os.path.basename(os.path.realpath(program.python))):
         return False
-    may_have_it = is_own and _INTERPRETER.fullmatch(name) is not None
-    return may_have_it and _call_python(pid, _HAS_IT)[0].strip() == "True"
+    if why := running_program.why_not_run(program):
+        host_log.LOGGER.info("sys.remote_exec is not looked for: %s", why)
+        return False
+    return _call_python(pid, _HAS_IT)[0].strip() == "True"
 
 
 def _call_python(pid: int, code: str, *words: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -77,17 +78,13 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
         raise CannotRunInside(why)
     with launch.copied_agent(run_path, frozenset()) as agent:
         program, done = agent / "inside.py", agent / "inside.done"
-        injection: Injection
-        if remote_exec.is_supported(pid):
-            injection = remote_exec.RemoteExec(pid)
-        else:
-            injection = pending_call.PendingCall(pid)
-        program.write_text(
-            _PROGRAM.format(
-                folder=str(agent), run=str(run_path), done=str(done), clean_up=injection.clean_up
-            )
+        injection = _inject(
+            pid,
+            program,
+            lambda clean_up: _PROGRAM.format(
+                folder=str(agent), run=str(run_path), done=str(done), clean_up=clean_up
+            ),
         )
-        injection.start(program)
         said = _wait_for(done, deadline_s)
         if said is None:
             injection.cancel()  # the program may still run
@@ -101,6 +98,24 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
     if not said.isdigit():
         raise CannotRunInside(f"the graphs could not be written: {cuts.cut_head(said, 300)}")
     return int(said)
+
+
+def _inject(pid: int, program: Path, make_text: Callable[[str], str]) -> Injection:
+    """Ask a process for the program, in the first way that works."""
+    if remote_exec.is_supported(pid):
+        remote = remote_exec.RemoteExec(pid)
+        program.write_text(make_text(remote.clean_up))
+        try:
+            remote.start(program)
+            return remote
+        except CannotRunInside as problem:  # the process may have turned it off
+            if not pending_call.find_gdb():
+                raise
+            host_log.log_ignored(problem)
+    call = pending_call.PendingCall(pid)
+    program.write_text(make_text(call.clean_up))
+    call.start(program)
+    return call
 
 
 def _why_not(pid: int) -> str:

@@ -8,6 +8,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, hide_secrets, visible_words
 from reprokit.core.redaction.rules import secret_names
 from reprokit.host.system import host_log
@@ -58,6 +60,26 @@ def describe_process(pid: int) -> RunningProgram:
     variables = dict(word.split("=", 1) for word in _words(f"/proc/{pid}/environ") if "=" in word)
     cwd = _link(f"/proc/{pid}/cwd")
     return RunningProgram(pid, argv, cwd, _interpreter(pid, argv, cwd, variables), variables)
+
+
+def why_not_run(program: RunningProgram) -> str:
+    """Return why the interpreter of a process must not be run; empty if it may be.
+
+    It is run with the rights of reprokit, so it must be the file that this user runs already.
+    """
+    pid = program.pid
+    try:
+        if psutil.Process(pid).uids().effective != os.geteuid():
+            return f"process {pid} belongs to a different user, so its interpreter is not run"
+        if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
+            return f"process {pid} is in a container with other files"
+        real, named = os.stat(f"/proc/{pid}/exe"), os.stat(program.python)
+    except (OSError, psutil.Error) as problem:
+        host_log.log_ignored(problem)
+        return f"the interpreter of process {pid} is not there any more, or may not be read"
+    if (real.st_dev, real.st_ino) != (named.st_dev, named.st_ino):
+        return f"{program.python} is a different file than the one that process {pid} runs"
+    return ""
 
 
 def works_below(pid: int, folder: Path) -> bool:

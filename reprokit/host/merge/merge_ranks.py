@@ -72,7 +72,10 @@ def merge_folders(
     records: dict[int, RankRecord] = {}
     states: dict[int, RankState] = {}
     skipped: list[str] = []
+    by_server: list[RankState] = []
     found = list(_files_below(paths))
+    # their names end with the time
+    newest = {p.parent: p for p in sorted(found) if debug_stacks.NAME.fullmatch(p.name)}
     status = OperationStatus("reading", total=len(found))
     for number, path in enumerate(found, 1):
         status.done, status.trying = number, path.name
@@ -82,7 +85,8 @@ def merge_folders(
             if path.name.endswith(".tar.gz"):
                 states.update({state.rank: state for state in _states_of_pack(path)})
             elif debug_stacks.NAME.fullmatch(path.name):
-                states.update({state.rank: state for state in debug_stacks.read_debug_stacks(path)})
+                if path == newest[path.parent]:
+                    by_server += debug_stacks.read_debug_stacks(path)
             elif (rank := flight_records.rank_of_name(path.name)) is not None and _may_be(path):
                 record = flight_records.read_flight_record(path, rank)
                 # the JSON of a recorder has no frames
@@ -91,6 +95,8 @@ def merge_folders(
         except (BadInput, ValueError, OSError) as problem:
             host_log.log_ignored(problem)
             skipped.append(f"{path}: {problem}")
+    # the pack of a rank knows more
+    states = {**{state.rank: state for state in by_server}, **states}
     if not records and not states:
         why = f" ({skipped[0]})" if skipped else ""
         raise BadInput(

@@ -89,9 +89,11 @@ def attach_to_process(
         _check_may_end(pid)
     program = running_program.describe_process(pid)
     why_no_stacks = access.check_access(pid)
+    refused = running_program.why_not_run(program)
     request = Request(
         Target("command", command=program.argv or (f"process-{pid}",)),
-        python=program.python or Request.python,
+        python=Request.python if refused else program.python,
+        python_refused=refused,
         deadline_s=None,
         stall_s=options.stall_s,
         minimizes=options.records_graphs,
@@ -110,7 +112,7 @@ def attach_to_process(
             callbacks,
             StudyTools(),
             may_run=False,
-            may_study=options.records_graphs,
+            may_study=options.records_graphs and not refused,
         )
         try:
             with host_log.log_to(run_dir.path):
@@ -162,15 +164,17 @@ def _observe(
     }
     files.write_json(state.run_path / run_names.RUN_FILE, fields)
     count = len(process_tree.family_of(program.pid))
-    does = "reading their native frames stops one for about 0.2 s" * options.has_native_frames
+    does = []
+    if options.has_native_frames:
+        does.append("reading their native frames stops one for about 0.2 s")
     if may_signal:
-        does = "each that called reprokit.watch() is asked for them with a signal"
+        does.append("each that called reprokit.watch() is asked for them with a signal")
     if options.records_graphs:
-        does = f"but for its graphs, {run_inside.describe_way(program.pid)} that writes them"
+        does.append(f"for its graphs, {run_inside.describe_way(program.pid)} that writes them")
+    effect = "; ".join(does) or "nothing is stopped, signalled or written there"
     state.callbacks.say(
         f"reading the stacks of process {program.pid} and {count - 1} below it from outside, three"
-        f" times; {does or 'nothing is stopped, signalled or written there'}; the files are in"
-        f" {state.run_path}"
+        f" times; {effect}; the files are in {state.run_path}"
     )
     with contextlib.closing(
         ProcessObserver(state.request, state.run_path, options.ports, may_signal=may_signal)

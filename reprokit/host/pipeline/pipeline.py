@@ -162,7 +162,9 @@ def collect_environment(state: State) -> State:
         if state.is_command and not state.request.attached_pid
         else state.request.python
     )
-    if state.has_run:
+    if refused := state.request.python_refused:
+        machine = machine_facts.collect_facts(None, state.run_path, refused)
+    elif state.has_run:
         machine = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:
         machine = machine_facts.collect_facts(None, state.run_path, "not asked after an interrupt")

@@ -111,6 +111,8 @@ class Request:
     attached_pid: int = 0
     """The process that was observed while it ran; 0 for a target that reprokit starts."""
     quiet_before_s: float = 0.0
+    python_refused: str = ""
+    """Why the interpreter of an attached process must not be run; empty if it may be."""
     """For this long that process had not advanced before, as the user or ``watch`` states."""
     variables: dict[str, str] = field(default_factory=dict)
     """Additional environment variables of the target, for a follow-up run."""

@@ -128,7 +128,9 @@ def read_observation(
     stderr_tail = private_names.redact_tail(end, STDERR_TAIL_BYTES, max(0, gone))
     raised, raiser = _ending_exception(outcome, journals, end)
     # the processes at the end of the run
-    alive = {p.pid for p in outcome.stacks.evidence.processes}
+    alive = {
+        p.pid for p in outcome.stacks.evidence.processes if p.states.strip("ZX") or not p.states
+    }
     living = {
         pid: events for pid, events in journals.by_pid.items() if pid in alive
     } or journals.by_pid

@@ -70,14 +70,30 @@ def open_regular_file(path: Path) -> IO[bytes]:
     return os.fdopen(fd, "rb")
 
 
-def open_memory_file(path: Path) -> IO[bytes]:
-    """Open a file of memfd_create(2) for reading, through ``/proc/PID/fd/N`` of its process.
+def open_memory_file(path: Path, uid: int) -> IO[bytes]:
+    """Open a file of memfd_create(2) of this user for reading, through ``/proc/PID/fd/N``.
 
-    Raises OSError if the process has closed it and uses the number for a different file.
+    The name of a file is no proof, because a process may give any file this name. Opening a device
+    may have effects, so the file is examined before it is opened.
+
+    Raises OSError if the process has closed it, or uses the number for a different file.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not os.readlink(f"/proc/self/fd/{fd}").startswith("/memfd:"):
-        os.close(fd)
+    own = os.memfd_create("reprokit")
+    try:
+        expected = os.fstat(own)
+    finally:
+        os.close(own)
+    seen = os.stat(path)
+    is_memory = (
+        stat.S_ISREG(seen.st_mode)
+        and seen.st_dev == expected.st_dev
+        and seen.st_nlink == 0
+        and seen.st_uid == uid
+    )
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if is_memory else -1
+    if fd < 0 or not os.path.samestat(os.fstat(fd), seen):
+        if fd >= 0:
+            os.close(fd)
         raise OSError(errno.EINVAL, "not a memory file", str(path))
     return os.fdopen(fd, "rb")
 

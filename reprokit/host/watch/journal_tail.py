@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from reprokit.core.shared.contract.events import (
     Torch,
 )
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
-from reprokit.host.system import files, host_log
+from reprokit.host.system import files, host_log, process_tree
 
 _NEWS = (Begin, End, Graph, GraphDone, Recompile, Torch, Process, Finished)
 """Events that show progress. Progress by lines and nodes is in ``<pid>.now``."""
@@ -69,7 +68,7 @@ class JournalFollower:
     @property
     def living(self) -> dict[int, list[Event]]:
         """The events of the running processes."""
-        return {pid: events for pid, events in self._kept.items() if os.path.exists(f"/proc/{pid}")}
+        return {p: events for p, events in self._kept.items() if not process_tree.has_ended(p)}
 
     def describe_process(self, pid: int) -> main_process.MainProcess:
         """Return the open events of one process."""

@@ -36,6 +36,7 @@ NATIVE_TIMEOUT_S = 4.0
 MAX_PY_SPY_TRIES = 3
 """py-spy is repeated because the stack may change while it is read."""
 FAULTHANDLER_TIMEOUT_S = 1.0
+MAX_DUMP_BYTES = 4 << 20
 MAX_PROCESSES = 128
 """A node with eight ranks, and some workers of each."""
 MAX_ROUNDS_ON_DISK = 120
@@ -108,7 +109,8 @@ class StackDumper:
     def _dump_by_signal(self, pid: int, number: int) -> Dump:
         try:
             if pid in self.memory_files:
-                file = files.open_memory_file(self.memory_files[pid])
+                owner = os.stat(f"/proc/{pid}").st_uid
+                file = files.open_memory_file(self.memory_files[pid], owner)
             else:
                 file = files.open_regular_file(self._folder / f"faulthandler-{pid}.txt")
             with file:
@@ -301,7 +303,7 @@ def _faulthandler(file: IO[bytes], folder: Path, number: int, pid: int) -> Dump:
             break
         size = now
     file.seek(before)
-    text = file.read().decode("utf-8", "replace")
+    text = files.read_at_most(file, MAX_DUMP_BYTES).decode("utf-8", "replace")
     if not text:
         reason = "no result (the process is stopped, or the disk is full)"
         return Dump(number, "faulthandler", pid, problem=reason)

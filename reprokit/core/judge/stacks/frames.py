@@ -154,18 +154,19 @@ _FH_THREAD = re.compile(
 )
 
 
-_SUFFIX = re.compile(r"(?<!/)\.py(?![\w.-]*/)")
-"""The end of the name of a module, and not a folder such as ``.pyenv``."""
+MAX_PATH_CHARS = 4096
 
 
 def _whole(frame: Frame) -> Frame:
     """Return the frame with a valid file. If two threads crash at once, their lines mix, and only
     the file of such a frame is known.
     """
-    suffix = _SUFFIX.search(frame.file)
-    if suffix is None or frame.file[suffix.end() :] in ("", "c", "x", "i"):
-        return frame
-    return Frame(frame.file[: suffix.end()], "<torn>", frame.line)
+    path = frame.file[:MAX_PATH_CHARS]
+    folder, slash, name = path.rpartition("/")  # a folder may be named .pyenv
+    stem, suffix, rest = name.partition(".py")
+    if not stem or not suffix or rest in ("", "c", "x", "i"):
+        return Frame(path, frame.function, frame.line)
+    return Frame(folder + slash + stem + suffix, "<torn>", frame.line)
 
 
 def parse_faulthandler(text: str, pid: int) -> list[ThreadStack]:
