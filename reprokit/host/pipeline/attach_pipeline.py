@@ -89,10 +89,13 @@ def attach_to_process(
         _check_may_end(pid)
     program = running_program.describe_process(pid)
     why_no_stacks = access.check_access(pid)
-    refused = running_program.why_not_run(program)
+    # the root may be a shell or a launcher
+    pythons = [p.pid for p in process_tree.family_of(pid) if process_tree.is_python(p.pid)]
+    interpreter = running_program.describe_process(next(iter(pythons), pid))
+    refused = running_program.why_not_run(interpreter)
     request = Request(
         Target("command", command=program.argv or (f"process-{pid}",)),
-        python=Request.python if refused else program.python,
+        python=Request.python if refused else interpreter.python,
         python_refused=refused,
         deadline_s=None,
         stall_s=options.stall_s,
