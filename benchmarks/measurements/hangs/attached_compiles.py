@@ -1,6 +1,7 @@
 """Measure whether healthy programs end with the same result when they are attached to.
 
-python -m benchmarks run attached_compiles [--programs 30] [--no-graphs]
+python -m benchmarks run attached_compiles [--programs 30] [--first 0]
+    [--no-graphs]
 
 Each program compiles a random model for some seconds and prints numbers of its output and its
 gradients. It runs once alone, and once with five attachments while it compiles: three plain ones,
@@ -76,6 +77,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--programs", type=positive_int, default=30, metavar="N", help="default: 30"
     )
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="N", help="default: 0; the first program"
+    )
     parser.add_argument("--no-graphs", action="store_true", help="without --graphs")
 
 
@@ -132,7 +136,7 @@ def attach_to_program(seed: int, has_graphs: bool) -> AttachedProgram:
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for all programs."""
     seen = []
-    for seed in range(options.programs):
+    for seed in range(options.first, options.first + options.programs):
         one = attach_to_program(seed, not options.no_graphs)
         seen.append(one)
         show_progress(
