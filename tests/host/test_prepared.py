@@ -91,6 +91,7 @@ def test_lost_events_leave_no_phase_open() -> None:
     """The end of a phase may be among the events that were overwritten before they were read."""
     ring, journal = Ring(), _Journal(1)
     ring.put(begin("outer"))
+    ring.put(Begin(t=1.0, tid=4, name="of a different thread"))
     ring.put(begin("inner"))
     seen = journal.take(bytes(ring.data))
     for number in range(SLOTS + 10):

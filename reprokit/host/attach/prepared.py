@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import psutil
@@ -46,8 +46,8 @@ class _Journal:
         """The number of the next slot."""
         self.missing = -1
         """A number that had not been written when the memory was read last."""
-        self.begun: list[Event] = []
-        """The events of open phases."""
+        self.begun: list[Begin] = []
+        """The events of open phases, of all threads."""
         self.changed = 0.0
         """When its last event was written, in seconds since the epoch."""
         self.copied_bytes = 0
@@ -65,14 +65,21 @@ class _Journal:
                 news += self._end_all(news)
             self.next = number + 1
             news += [e for e in decode_events(line)[0] if isinstance(e, (Begin, End, Progress))]
-        self.begun = list(open_events([*self.begun, *news]))
+        self.begun = _open_in_all_threads([*self.begun, *news])
         self.changed = max([self.changed, *(e.t for e in news)])
         return news
 
     def _end_all(self, news: list[Event]) -> list[Event]:
         """Return the ends of all open phases: events were lost, and perhaps their ends."""
-        opened = open_events([*self.begun, *news])
+        opened = _open_in_all_threads([*self.begun, *news])
         return [End(t=e.t, tid=e.tid, name=e.name) for e in reversed(opened)]
+
+
+def _open_in_all_threads(events: Iterable[Event]) -> list[Begin]:
+    by_thread: dict[int, list[Event]] = {}
+    for event in events:
+        by_thread.setdefault(event.tid, []).append(event)
+    return [begun for of_thread in by_thread.values() for begun in open_events(of_thread)]
 
 
 class PreparedProcesses:

@@ -63,6 +63,8 @@ def open_regular_file(path: Path) -> IO[bytes]:
     """
     if has_symlink(path):
         raise OSError(errno.ELOOP, "a symbolic link, which is not followed", str(path))
+    if not stat.S_ISREG(os.lstat(path).st_mode):  # opening a device may have effects
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
