@@ -18,7 +18,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ...harness import quiet_environ, show_progress
+from ...harness import MeasurementFailed, quiet_environ, show_progress
 from ...measurement import Measurement, positive_int
 from ...results import Column, Row
 
@@ -96,11 +96,17 @@ def _run(how: str) -> dict[str, float]:
 
 
 def _cpu_ms_of_nothing(environ: dict[str, str]) -> float:
-    code = "import time; print(time.process_time() * 1e3)"
+    code = (
+        "import sys, time\n"
+        "print(time.process_time() * 1e3, 'reprokit.agent.prepare' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environ, capture_output=True, check=True
     )
-    return float(done.stdout)
+    ms, is_prepared = done.stdout.decode().split()
+    if is_prepared != str(environ["REPROKIT_WATCH"] == "1"):
+        raise MeasurementFailed("reprokit-watch.pth is not installed in this environment")
+    return float(ms)
 
 
 MEASUREMENT = Measurement(COLUMNS, measure_rows, add_options)
