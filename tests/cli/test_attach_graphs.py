@@ -316,7 +316,8 @@ def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path
         )  # fmt: skip
         assert process.poll() is None
     assert (done.status, done.kind) == (1, "slow-compile"), done.out + done.err
-    assert done.json["verdict"]["phase"] == "lowering"
+    # both phases take exponential time
+    assert done.json["verdict"]["phase"] in ("lowering", "codegen")
     assert done.json["minimized"]["proof"]["answer"] == "same", done.json["missing"]
     text = Path(done.json["repro"]).read_text()
     assert "torch.randn(64)" in text and "_config" not in text, text
