@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import compile_settings, graph_recorder, journal
+
+if TYPE_CHECKING:
+    import torch
 
 
 class CompilingFunction(NamedTuple):
@@ -98,16 +101,14 @@ def _record_graph(frame: FrameType) -> bool:
             if graph is None or inputs is None:
                 return False
             options: dict[str, Any] = found.get("graph_kwargs") or {}
-            with _grad_mode(where.level):
-                graph_recorder.record_graph(
-                    graph,
-                    inputs,
-                    where.level,
-                    _compile_id(frame),
-                    bool(options.get("is_backward")),
-                    compiler_fn=getattr(found.get("self"), "compiler_fn", None),
-                    has_values=False,
-                )
+            _write_graph(
+                frame,
+                graph,
+                inputs,
+                where.level,
+                getattr(found.get("self"), "compiler_fn", None),
+                bool(options.get("is_backward")),
+            )
             return True
     return False
 
@@ -134,18 +135,28 @@ def _record_compiled_graph(frame: FrameType) -> bool:
     graph.output(graph.graph_copy(output.graph, {}))
     module = torch.fx.GraphModule(FakeRootModule(output.nn_modules), graph)
     inputs = [node.meta.get("example_value") for node in nodes if node.op == "placeholder"]
-    compiler_fn = getattr(output, "compiler_fn", None)
-    with _grad_mode("dynamo"):
+    _write_graph(frame, module, inputs, "dynamo", getattr(output, "compiler_fn", None))
+    return True
+
+
+def _write_graph(
+    frame: FrameType,
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    level: str,
+    compiler_fn: Callable[..., Any] | None,
+    is_backward: bool = False,
+) -> None:
+    with _grad_mode(level):
         graph_recorder.record_graph(
-            module,
+            graph,
             inputs,
-            "dynamo",
+            level,
             _compile_id(frame),
-            False,
+            is_backward,
             compiler_fn=compiler_fn,
             has_values=False,
         )
-    return True
 
 
 def _grad_mode(level: str) -> AbstractContextManager[object]:

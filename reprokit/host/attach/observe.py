@@ -68,7 +68,7 @@ class ProcessObserver:
         self._read_journals()
         self._gather()
         self._is_alive()
-        if not self._progress and _is_compiling(self._seen):
+        if not self._progress and phases.is_compiling(self._seen.open_events):
             quiet_s = self._prepared.quiet_s(self._main().pid) - self._elapsed()
             self._quiet_before_s = max(self._quiet_before_s, round(quiet_s, 3))
         return self._outcome()
@@ -144,7 +144,7 @@ class ProcessObserver:
         """Note a compiler that works for the process, and work outside of the compiler."""
         if self._progress or not self._watch.sample_if_due():
             return
-        if (news := self._read_journals()) and _is_compiling(self._seen):
+        if (news := self._read_journals()) and phases.is_compiling(self._seen.open_events):
             self._progress = f"its compiler advances: {news[-1]}"
             return
         main = self._main().pid
@@ -233,10 +233,6 @@ class ProcessObserver:
             missing=(*self._missing, *problems),
             quiet_before_s=self._quiet_before_s,
         )
-
-
-def _is_compiling(seen: Observation) -> bool:
-    return location.phase_of_open_events(seen) in phases.COMPILE_PHASES
 
 
 def _pids_below(pid: int) -> frozenset[int]:

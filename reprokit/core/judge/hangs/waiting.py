@@ -157,8 +157,7 @@ def _working_thread(seen: Observation) -> ThreadStack | None:
 
 
 def _is_inside(seen: Observation, is_first: bool) -> bool:
-    by_event = phases.phase_of_events(seen.open_events)
-    if by_event and by_event[0] in phases.COMPILE_PHASES:
+    if phases.is_compiling(seen.open_events):
         return True
     pid = seen.main_pid or 0
     if any(

@@ -44,8 +44,7 @@ def find_main_process(by_pid: Mapping[int, list[Event]], root_pid: int) -> MainP
 
     def weight(pid: int) -> tuple[bool, int, bool]:
         events = by_pid[pid]
-        phase = phases.phase_of_events([e.name for e in open_events(events)])
-        is_inside = phase is not None and phase[0] in phases.COMPILE_PHASES
+        is_inside = phases.is_compiling([e.name for e in open_events(events)])
         return is_inside, sum(isinstance(e, PROGRESS) for e in events), pid == root_pid
 
     return describe_process(by_pid, max(by_pid, key=weight, default=root_pid))
@@ -66,8 +65,7 @@ def find_observed(
     journal has an open compile phase, or else that of :func:`find_by_stacks`.
     """
     by_events = find_main_process(by_pid, root_pid)
-    phase = phases.phase_of_events(by_events.open_events)
-    if phase is not None and phase[0] in phases.COMPILE_PHASES:
+    if phases.is_compiling(by_events.open_events):
         return by_events
     return find_by_stacks(dumps, root_pid)
 

@@ -225,3 +225,9 @@ def phase_of_events(names: Sequence[str]) -> tuple[str, str] | None:
             if pattern.fullmatch(name):
                 return phase, name
     return None
+
+
+def is_compiling(names: Sequence[str]) -> bool:
+    """Return whether the innermost of these open events with a phase is in the compiler."""
+    phase = phase_of_events(names)
+    return phase is not None and phase[0] in COMPILE_PHASES
