@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from reprokit.core.shared.contract import run_names
-from reprokit.host.system import host_log
+from reprokit.host.system import host_log, process_tree
 
 
 @contextlib.contextmanager
@@ -20,11 +19,11 @@ def recorded(run_path: Path, step: str) -> Iterator[None]:
     ``own_cpu_s`` is that of reprokit itself. ``children_cpu_s`` is that of the processes that ended
     in this block, with all below them; a server that goes on counts when it ends.
     """
-    began, own, children = time.monotonic(), *_cpu_seconds()
+    began, own, children = time.monotonic(), *process_tree.own_cpu_seconds()
     try:
         yield
     finally:
-        own_after, children_after = _cpu_seconds()
+        own_after, children_after = process_tree.own_cpu_seconds()
         row = {
             "step": step,
             "wall_s": round(time.monotonic() - began, 3),
@@ -34,10 +33,3 @@ def recorded(run_path: Path, step: str) -> Iterator[None]:
         host_log.LOGGER.info("step %s: %.2f s", step, row["wall_s"])
         with host_log.suppress(OSError), (run_path / run_names.STEPS_FILE).open("a") as file:
             file.write(json.dumps(row) + "\n")
-
-
-def _cpu_seconds() -> tuple[float, float]:
-    own, children = (
-        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime

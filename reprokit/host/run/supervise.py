@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import shlex
 import signal
 import subprocess
@@ -111,7 +110,8 @@ def _execute(
 ) -> RunOutcome:
     end, dumped = "", HangStacks()
     ended: float | None = None
-    oom_before, started, own_before = oom_killer.count_oom_kills(), time.time(), _own_cpu_s()
+    oom_before, started = oom_killer.count_oom_kills(), time.time()
+    own_before = sum(process_tree.own_cpu_seconds())
     child = start()
     try:
         _update_run_file(run_path, main_pid=child.pid, started=started)
@@ -165,7 +165,7 @@ def _execute(
             dumped = watchdog.dumps_so_far()
     finally:
         # before the target is reaped, because its CPU time would then count for this process
-        own_cpu_s = _own_cpu_s() - own_before
+        own_cpu_s = sum(process_tree.own_cpu_seconds()) - own_before
         is_own_end = process_tree.has_ended(child.pid)
         with interrupts.blocked():
             left = end_program.kill_and_reap(child)
@@ -251,11 +251,6 @@ def _update_run_file(run_path: Path, **facts: Any) -> None:
     """Add ``facts`` to ``run.json``; a full disk must not end the run."""
     with host_log.suppress(OSError):
         files.write_json(run_path / run_names.RUN_FILE, {**read_run_file(run_path), **facts})
-
-
-def _own_cpu_s() -> float:
-    both = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def _wait(pid: int, began: float, request: Request, watchdog: Watchdog, show: Show | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,9 +118,3 @@ def _waits_so_far(pid: int, tid: int) -> int:
             if line.startswith("voluntary_ctxt_switches:"):
                 return int(line.split()[1])
     return 0
-
-
-def own_cpu_s() -> float:
-    """Return the CPU seconds of this process and of its children that have ended."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)

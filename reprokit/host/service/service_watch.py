@@ -14,10 +14,9 @@ import psutil
 from reprokit.core.records.process_state import WaitingRequest
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, open_requests
-from reprokit.host.service import look as look_module
 from reprokit.host.service.answering_ports import AnsweringPorts
 from reprokit.host.service.examination import Examination, Finding
-from reprokit.host.service.look import Position
+from reprokit.host.service.look import Position, TreeReader
 from reprokit.host.service.stillness import Stillness, enough_s
 from reprokit.host.system import deletion, host_log, process_tree
 
@@ -73,7 +72,7 @@ class ServiceWatch:
         self.tick_s = MIN_TICK_S
         self._root, self._output, self._options, self._say = root_pid, output, options, say
         self._looks = output / f"looks-{os.getpid()}"  # two watches may have the same output
-        self._reader = look_module.TreeReader(root_pid, self._looks)
+        self._reader = TreeReader(root_pid, self._looks)
         gap_s = max(options.stall_s / MAX_LOOKS, MIN_TICK_S)
         self._still = Stillness(options.stall_s, gap_s)
         self._ports = AnsweringPorts(options.ports)
@@ -89,11 +88,11 @@ class ServiceWatch:
 
     def step(self) -> bool:
         """Read what is due. Return False if the root process has ended."""
-        began_cpu, now = look_module.own_cpu_s(), time.monotonic()
+        began_cpu, now = sum(process_tree.own_cpu_seconds()), time.monotonic()
         if not self._process.is_running() or process_tree.has_ended(self._root):
             return False
         self._check_sockets(now)
-        used = look_module.own_cpu_s() - began_cpu
+        used = sum(process_tree.own_cpu_seconds()) - began_cpu
         self.tick_s = max(MIN_TICK_S, min(used / TICK_SHARE, self._options.stall_s / 10))
         if now >= self._next_look:
             self._look(now)
@@ -110,9 +109,9 @@ class ServiceWatch:
         deletion.delete_path(self._looks, inside=self._output)
 
     def _look(self, now: float) -> None:
-        used = look_module.own_cpu_s()
+        used = sum(process_tree.own_cpu_seconds())
         seen = self._reader.look()
-        used = look_module.own_cpu_s() - used
+        used = sum(process_tree.own_cpu_seconds()) - used
         stall_s = self._options.stall_s
         self._still.gap_s = max(
             stall_s / MAX_LOOKS, min(stall_s / MIN_LOOKS, used / LOOK_SHARE), MIN_TICK_S
@@ -140,7 +139,7 @@ class ServiceWatch:
         """Note requests without an answer for ``--stall`` while the process tree rests."""
         if now < self._next_sockets:
             return
-        used = look_module.own_cpu_s()
+        used = sum(process_tree.own_cpu_seconds())
         connections = open_requests.list_connections()
         self._ports.learn(connections, self._closed.read(), now)
         limit_s = enough_s(self._options.stall_s, 2 * self.tick_s)
@@ -158,7 +157,7 @@ class ServiceWatch:
             self._has_old_requests = self._are_requests_reported = False
         elif old and not self._has_old_requests:
             self._has_old_requests = self._examine(old[0].seconds, _REQUESTS)
-        used = look_module.own_cpu_s() - used
+        used = sum(process_tree.own_cpu_seconds()) - used
         self._next_sockets = now + used / TICK_SHARE
 
     def _examine(self, still_s: float, position: Position) -> bool:

@@ -19,9 +19,9 @@ import psutil
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import access, running_program
 from reprokit.host.run import run_directory
-from reprokit.host.service import look, service_watch
+from reprokit.host.service import service_watch
 from reprokit.host.service.service_watch import LockUp, ServiceWatch, WatchOptions
-from reprokit.host.system import host_log
+from reprokit.host.system import host_log, process_tree
 
 FORWARDED = (
     signal.SIGTERM,
@@ -136,7 +136,7 @@ def _watch(
     """Watch until ``has_ended()``, or until the process ends. A defect of the watch does not end it
     and never reaches the command.
     """
-    began, began_cpu = time.monotonic(), look.own_cpu_s()
+    began, began_cpu = time.monotonic(), sum(process_tree.own_cpu_seconds())
     say(service_watch.describe(pid, options, output))
     lock_ups: tuple[LockUp, ...] = ()
     failures = 0
@@ -158,7 +158,7 @@ def _watch(
                 failures += 1
                 say(f"the watch failed and begins again: {type(problem).__name__}: {problem}")
                 _wait(woken, RETRY_S, has_ended)
-    seconds, cpu_s = time.monotonic() - began, look.own_cpu_s() - began_cpu
+    seconds, cpu_s = time.monotonic() - began, sum(process_tree.own_cpu_seconds()) - began_cpu
     return lock_ups, round(seconds, 1), round(cpu_s, 2)
 
 

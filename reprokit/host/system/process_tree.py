@@ -6,6 +6,7 @@ They are found in the process tree, and by the run id in their environment.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterable
@@ -117,6 +118,14 @@ def has_ended(pid: int) -> bool:
     except OSError as problem:
         host_log.log_ignored(problem)
         return True
+
+
+def own_cpu_seconds() -> tuple[float, float]:
+    """Return the CPU seconds of this process, and those of its children that have ended."""
+    own, children = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
 
 
 def descriptor_links(pid: int) -> dict[int, str]:
