@@ -37,13 +37,16 @@ BUSY = "print('ready', flush=True)\nx = 0\nwhile True:\n    x = hash(x) + 1\n"
 
 
 @contextlib.contextmanager
-def program(*words: str, cwd: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+def program(
+    *words: str, cwd: Path, stdin: int | None = None, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """Run a program of Python that prints ``ready``; it is killed at the end."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(
         [sys.executable, *words],
         cwd=cwd,
         env=clean_environ(HANGS_MARK=mark, **variables),
+        stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -454,20 +457,9 @@ WAITING = {
 def test_a_call_of_c_code_that_waits_for_work_is_idle(kind: str, tmp_path: Path) -> None:
     """Its frame is not on the stack."""
     (tmp_path / "idle.py").write_text(WAITING[kind])
-    process = subprocess.Popen(
-        [sys.executable, "idle.py"],
-        env=clean_environ(),
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with program("idle.py", cwd=tmp_path, stdin=subprocess.PIPE) as process:
         wait_for_line(process, "ready")
         done = attach(process, tmp_path, "--stall", "3")
-    finally:
-        process.kill()
-        process.wait()
     assert (done.kind, done.json["verdict"]["cause"]) == ("ok", "idle"), done.out + done.err
 
 

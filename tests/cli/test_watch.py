@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests.support.json_documents import assert_documented
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit, reprokit_command
 
-from .test_attach import program, wait_for_line
+from .test_attach import WAITING, program, wait_for_line
 
 SERVER = """
 import http.server, queue, threading
@@ -406,32 +405,13 @@ def test_a_folder_that_is_gone_does_not_hide_a_lock_up(tmp_path: Path) -> None:
     assert f"process {process.pid} has not moved for" in line and "No such file" in line
 
 
-IDLE_KINDS = {
-    "simple queue": "import queue; q = queue.SimpleQueue()\nprint('ready', flush=True)\nq.get()",
-    "standard input": "import sys\nprint('ready', flush=True)\nsys.stdin.readline()",
-    "event": "import os; e = os.eventfd(0)\nprint('ready', flush=True)\nos.read(e, 8)",
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", IDLE_KINDS)
+@pytest.mark.parametrize("kind", WAITING)
 def test_an_idle_process_has_not_locked_up(kind: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    mark = uuid.uuid4().hex
-    (tmp_path / "idle.py").write_text(IDLE_KINDS[kind])
-    process = subprocess.Popen(
-        [sys.executable, "idle.py"],
-        env=clean_environ(HANGS_MARK=mark),
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    (tmp_path / "idle.py").write_text(WAITING[kind])
+    with program("idle.py", cwd=tmp_path, stdin=subprocess.PIPE) as process:
         wait_for_line(process, "ready")
         with watch(process.pid, "--stall", "6", folder=out):
             time.sleep(16)
             assert events(out) == []
-    finally:
-        process.kill()
-        process.wait()
