@@ -27,7 +27,7 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.proof import Proof
+from reprokit.host.minimize.proofs.proof import Proof
 from reprokit.host.pipeline.capture_result import CaptureResult
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented, parse_documents

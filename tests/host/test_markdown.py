@@ -18,7 +18,7 @@ from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
-from reprokit.host.minimize import proven
+from reprokit.host.minimize.proofs import proven
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.pack import issue_text
 from reprokit.host.report import markdown

@@ -18,7 +18,8 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.verdict_kinds import KINDS
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.host.minimize import minimize_result, proof, proven, stand_alone
+from reprokit.host.minimize import minimize_result
+from reprokit.host.minimize.proofs import proof, proven, stand_alone
 from reprokit.host.pack import writer
 
 TEXT = "import torch\ntorch.compile(print)()\n"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
-from reprokit.host.minimize import proof, proven
+from reprokit.host.minimize.proofs import proof, proven
 from reprokit.host.pack import issue_forms, issue_text
 from reprokit.host.report import template_files
 

@@ -191,7 +191,7 @@ def damage_pack(base: Path, number: int, folder: Path) -> None:
 def _prepare_minimization(pack: Path, folder: Path) -> None:
     """Do what a command that runs programs does before it asks for permission."""
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
     from reprokit.host.run import run_directory
 
@@ -200,7 +200,7 @@ def _prepare_minimization(pack: Path, folder: Path) -> None:
         run = run_directory.create_run_directory(folder / "out", f"minimize-{opened.verdict.kind}")
         case = reopen.case_of_pack(opened, run, sys.executable)
         reopen.programs_to_run(case)
-        minimization.probe_limits_of(case).relaxed()
+        cases.probe_limits_of(case).relaxed()
         run.release_lock()
 
 

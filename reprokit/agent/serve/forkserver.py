@@ -201,6 +201,9 @@ def _compile_small(depth: str) -> None:
         # with a cache hit, the warm-up would not run the code that each child runs
         with config.patch(fx_graph_cache=False, fx_graph_remote_cache=False):
             _compile("inductor", stops_after_lowering=depth == "inductor")
+        from torch._inductor.codecache import torch_key
+
+        torch_key()
 
 
 def _compile(backend: str, stops_after_lowering: bool = False) -> None:

@@ -109,7 +109,7 @@ def _ablate_pack(
 ) -> AblateDocument:
     from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.host.experiments import run_ablation
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
 
     opened = reopen.open_pack(path)
@@ -123,7 +123,7 @@ def _ablate_pack(
             server,
             opened.program,
             opened.signature,
-            minimization.probe_limits_of(case),
+            cases.probe_limits_of(case),
             case.python,
         )
         with contextlib.closing(runner):

@@ -264,6 +264,7 @@ def read_request(
         "ablation_steps": "few" if options["ablate"] else "none",
         "budget_s": options["budget"],
         "proofs": options["proofs"],
+        "cores": options["cores"] or 0,
     }
     watching |= shared.read_caches(options)
     if command is not None:

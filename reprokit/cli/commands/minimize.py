@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     help="Time for the minimization without its proof; the best result so far is kept.",
 )
 @shared.PROOFS
+@shared.CORES
 @shared.option("--resume", is_flag=True, help="Continue an earlier minimization of this RUN_DIR.")
 @shared.option(
     "--python",
@@ -63,6 +64,7 @@ def minimize(
     source: str,
     budget: float,
     proofs: int,
+    cores: int | None,
     resume: bool,
     python: str | None,
     yes: bool,
@@ -92,7 +94,9 @@ def minimize(
                     "--output-dir is for a PACK or a TARGET; the pack of a RUN_DIR is written"
                     " beside it"
                 )
-            status, document = _minimize_run(path, budget, proofs, resume, python, ablate, live)
+            status, document = _minimize_run(
+                path, budget, proofs, cores, resume, python, ablate, live
+            )
         elif resume:
             raise BadInput(
                 f"--resume continues with a run directory, and {source} is not one; name the"
@@ -100,7 +104,7 @@ def minimize(
             )
         elif path.is_file() and not source.endswith(".py"):
             status, document = _minimize_pack(
-                path, budget, proofs, python, yes, output_dir, live, as_json
+                path, budget, proofs, cores, python, yes, output_dir, live, as_json
             )
         elif not path.exists() and (
             source.endswith(".gz") or ("/" in source and ":" not in source)
@@ -108,7 +112,7 @@ def minimize(
             raise BadInput(f"there is no pack or run directory {source}")
         else:
             status, document = _minimize_target(
-                source, budget, proofs, python, output_dir, ablate, live
+                source, budget, proofs, cores, python, output_dir, ablate, live
             )
     if as_json:
         out.RESULTS.print_json(document)
@@ -121,6 +125,7 @@ def _minimize_run(
     path: Path,
     budget: float,
     proofs: int,
+    cores: int | None,
     resume: bool,
     python: str | None,
     ablate: bool,
@@ -138,6 +143,7 @@ def _minimize_run(
         interpreter.check_interpreter(python) if python else None,
         ablate,
         proofs,
+        cores or 0,
     )
     return _status(captured.minimized, captured.repro_path is not None), _select_keys(
         captured.to_json()
@@ -148,6 +154,7 @@ def _minimize_target(
     source: str,
     budget: float,
     proofs: int,
+    cores: int | None,
     python: str | None,
     output_dir: Path | None,
     ablate: bool,
@@ -163,6 +170,7 @@ def _minimize_target(
         python=shared.interpreter_option(python),
         budget_s=budget,
         proofs=proofs,
+        cores=cores or 0,
         ablation_steps=ablation_steps,
     )
     captured = pipeline.capture_target(
@@ -177,6 +185,7 @@ def _minimize_pack(
     path: Path,
     budget: float,
     proofs: int,
+    cores: int | None,
     python: str | None,
     yes: bool,
     output_dir: Path | None,
@@ -185,23 +194,25 @@ def _minimize_pack(
 ) -> tuple[int, MinimizeDocument]:
     from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases, minimization
     from reprokit.host.pack import reopen
     from reprokit.host.run import run_directory
     from reprokit.host.system import interrupts
 
     opened = reopen.open_pack(path)
-    if why := minimization.why_not_minimizable(opened.verdict):
+    if why := cases.why_not_minimizable(opened.verdict):
         raise BadInput(f"{path} cannot be minimized: {why}")
     checked = shared.interpreter_option(python)
     consent.require_consent(path, yes)
     with interrupts.deferred():
         run = run_directory.create_run_directory(output_dir, f"minimize-{opened.verdict.kind}")
         try:
-            case = dataclasses.replace(reopen.case_of_pack(opened, run, checked), proofs=proofs)
+            case = dataclasses.replace(
+                reopen.case_of_pack(opened, run, checked), proofs=proofs, cores=cores or 0
+            )
             with interrupts.allowed():
                 consent.ask_consent(path, reopen.programs_to_run(case), checked, yes, live)
-            with minimization.create_probe_server(case) as server:
+            with cases.create_probe_server(case) as server:
                 result = minimization.minimize_case(case, server, budget, False, live.show_status)
             new_pack = reopen.write_smaller_pack(opened, result, run) if result.is_proved else None
         finally:

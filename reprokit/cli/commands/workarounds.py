@@ -75,7 +75,7 @@ def _try_on_target(
     from reprokit.core.experiments import speedup
     from reprokit.core.shared.contract import events
     from reprokit.host.experiments.try_remedies import RemedyRunner
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pipeline import pipeline
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import parse_target
@@ -95,9 +95,7 @@ def _try_on_target(
     captured_document = captured.to_json()
     keys = ("schema", "verdict", "signature", "run_dir", "pack")
     document = cast("WorkaroundsDocument", {k: captured_document[k] for k in keys})
-    why = (
-        "" if captured.verdict.kind == "ok" else minimization.why_not_minimizable(captured.verdict)
-    )
+    why = "" if captured.verdict.kind == "ok" else cases.why_not_minimizable(captured.verdict)
     if journals.last_event_of_type(events.Weights).kind == "fake":
         why = "nothing runs on fake weights, so nothing can be measured"
     if why:
@@ -108,7 +106,7 @@ def _try_on_target(
         else "measuring eager and compiled in turns"
     )
     with interrupts.deferred():
-        case = minimization.case_of_run(
+        case = cases.case_of_run(
             request,
             captured.verdict,
             captured.signature,
@@ -116,12 +114,12 @@ def _try_on_target(
             journals,
             captured.run_path,
         )
-        with minimization.create_probe_server(case) as server, interrupts.allowed():
+        with cases.create_probe_server(case) as server, interrupts.allowed():
             runner = RemedyRunner(
                 server,
                 request,
                 captured.signature,
-                minimization.probe_limits_of(case),
+                cases.probe_limits_of(case),
                 case.python,
                 live.show_status,
             )
@@ -142,7 +140,7 @@ def _try_on_pack(
     from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.experiments.try_remedies import RemedyRunner
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
 
     opened = reopen.open_pack(path)
@@ -157,7 +155,7 @@ def _try_on_pack(
             server,
             opened.program,
             opened.signature,
-            minimization.probe_limits_of(case),
+            cases.probe_limits_of(case),
             case.python,
             live.show_status,
         )

@@ -8,7 +8,7 @@ import msgspec
 
 from reprokit.core.records.finding import Signature
 from reprokit.core.triage.likeness import Traits
-from reprokit.host.minimize.proof import Proof
+from reprokit.host.minimize.proofs.proof import Proof
 
 Answer = Annotated[
     str, msgspec.Meta(description="same, other, passes or unresolved, against the failure")

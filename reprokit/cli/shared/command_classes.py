@@ -19,6 +19,7 @@ COMMON_OPTIONS = (
     "budget",
     "color",
     "compare",
+    "cores",
     "grace",
     "json",
     "minimize",

@@ -13,7 +13,7 @@ from reprokit.cli.shared import out, terminal
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
     from reprokit.host.probe.client import ProbeServer
 
@@ -57,13 +57,13 @@ def open_consented(
     is_agreed: bool,
     output_dir: Path | None,
     live: terminal.LiveStatus,
-) -> Iterator[tuple[minimization.MinimizeCase, ProbeServer, Path]]:
+) -> Iterator[tuple[cases.MinimizeCase, ProbeServer, Path]]:
     """Ask for consent to run the program of a pack; yield its case, a probe server and a folder.
 
     ``word`` is the command. Raises BadInput without consent, or for a pack that the command cannot
     use.
     """
-    from reprokit.host.minimize import minimization
+    from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
     from reprokit.host.run import run_directory
     from reprokit.host.system import interrupts
@@ -83,7 +83,7 @@ def open_consented(
         run = run_directory.create_run_directory(output_dir, f"{word}-{opened.verdict.kind}")
         try:
             case = reopen.case_of_pack(opened, run, checked)
-            with minimization.create_probe_server(case) as server, interrupts.allowed():
+            with cases.create_probe_server(case) as server, interrupts.allowed():
                 ask_consent(opened.pack.path, opened.program, checked, is_agreed, live)
                 yield case, server, run.path
         finally:

@@ -230,7 +230,15 @@ PROOFS = option(
     default=3,
     envvar="REPROKIT_PROOFS",
     show_default=True,
-    help="Number of fresh processes that prove the repro; at least 8 for a flaky failure.",
+    help="Number of runs that prove the repro; at least 8 for a flaky failure.",
+)
+CORES = option(
+    "--cores",
+    section=REPRO,
+    is_rare=True,
+    type=click.IntRange(1, 4096),
+    envvar="REPROKIT_CORES",
+    help="Processes that may run at once after the target has ended; default: the usable cores.",
 )
 REDUCING = _together(
     option(
@@ -249,6 +257,7 @@ REDUCING = _together(
         help="Time for the minimization without its proof; the best result so far is kept.",
     ),
     PROOFS,
+    CORES,
 )
 """Options of the minimization."""
 

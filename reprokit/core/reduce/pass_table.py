@@ -15,7 +15,9 @@ from reprokit.core.reduce.passes import (
     straight_line,
 )
 
-PASSES: tuple[tuple[str, Callable[[str, ast_edits.Test], str]], ...] = (
+Pass = tuple[str, Callable[[str, ast_edits.Test], str]]
+"""A name for the status line, and a function of a program and a test that returns a program."""
+PASSES: tuple[Pass, ...] = (
     ("a straight line", straight_line.straighten_program),
     ("names that nothing reads", dead_code.drop_unused),
     ("sizes of the model", statements.shrink_knobs),
@@ -24,7 +26,6 @@ PASSES: tuple[tuple[str, Callable[[str, ast_edits.Test], str]], ...] = (
     ("arguments and elements", statements.drop_parts),
     ("intermediate steps", statements.bypass_calls),
     ("equal inputs", dead_code.merge_arguments),
-    ("numbers", statements.shrink_numbers),
     ("blocks", statements.unwrap_blocks),
     ("expressions", statements.simplify_expressions),
     ("loops", inline_classes.unroll_loops),
@@ -34,6 +35,9 @@ PASSES: tuple[tuple[str, Callable[[str, ast_edits.Test], str]], ...] = (
     ("arguments of a kernel", kernel_arguments.drop_kernel_arguments),
     ("public names", readable.public_names),
     ("a straight line", straight_line.straighten_program),
-    ("names", readable.plain_names),
 )
-"""Name for the status line, and a function of a program and a test that returns a program."""
+"""The passes that are repeated until none of them changes the program."""
+NUMBER_PASSES: tuple[Pass, ...] = (("numbers", statements.shrink_numbers),)
+"""The passes after those. They save no lines, and have the most edits of all."""
+NAMING_PASSES: tuple[Pass, ...] = (("names", readable.plain_names),)
+"""The last passes, which change only names."""

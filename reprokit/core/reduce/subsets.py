@@ -13,10 +13,35 @@ last.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 Holds = Callable[[list[T]], bool]
+FEW_ITEMS = 12
+"""Of so few items, trying to leave out each one costs less than a search for those that are needed.
+"""
+
+
+class Implied(Generic[T]):
+    """A predicate that is not asked about a part of a list for which it does not hold.
+
+    For a predicate that is not monotone, this can keep an item that is not needed.
+    """
+
+    def __init__(self, answer: Callable[[list[T]], bool | None]) -> None:
+        """``answer`` returns None for a list that says nothing about its parts."""
+        self._answer = answer
+        self._refused: list[frozenset[T]] = []
+
+    def holds(self, some: list[T]) -> bool:
+        """Return whether the predicate holds for a list."""
+        part = frozenset(some)
+        if any(part <= refused for refused in self._refused):
+            return False
+        answer = self._answer(some)
+        if answer is False:
+            self._refused = [r for r in self._refused if not r <= part] + [part]
+        return bool(answer)
 
 
 def smallest_subset(
@@ -43,7 +68,9 @@ def smallest_subset(
         kept = chosen
     elif known:
         kept = around_window(kept, known[-1:], holds)
-    kept = needed_items(smallest_window(split_in_halves(kept, holds), holds), holds)
+    kept = split_in_halves(kept, holds)
+    if len(kept) > FEW_ITEMS:
+        kept = needed_items(smallest_window(kept, holds), holds)
     return one_minimal(kept, holds)
 
 

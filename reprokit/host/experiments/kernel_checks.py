@@ -33,7 +33,7 @@ from reprokit.host.probe.candidate import (
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.run.observation_reader import Journals
-from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts
+from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts, process_tree
 from reprokit.host.system.progress import OperationStatus
 
 KERNEL_DEADLINE_S = 120.0
@@ -164,7 +164,7 @@ def compile_programs(
         finally:
             deletion.delete_path(server_folder, inside=server_folder.parent)
 
-    at_once = min(len(os.sched_getaffinity(0)), count)
+    at_once = min(process_tree.usable_cores(), count)
     if not at_once:
         return
     with interrupts.allowed(), ThreadPoolExecutor(at_once) as pool:

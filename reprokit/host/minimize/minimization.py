@@ -12,146 +12,30 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.judge import same_failure
-from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable, two_processes
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
-from reprokit.host.minimize import (
-    fail_by_itself,
-    locate,
-    program_source,
-    proof,
-    reducer,
-    starting_points,
-)
+from reprokit.host.minimize import cases, fail_by_itself, locate, reducer, starting_points
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, count_code_lines
-from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
+from reprokit.host.minimize.proofs import proof
+from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from reprokit.host.request.run_request import Request
-from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import deletion, files, host_log, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
-ENDLESS_LINE_REPEATS = 2_000
-"""How many times a probe must trace one line before that counts as an endless loop. It is lower
-than the limit for a whole run, because a reduction makes many probes.
-"""
-DEPTHS = {
-    "dynamo-trace": "aot",
-    "guards": "aot",
-    "export": "aot",
-    "backend": "aot",
-    "aot": "aot",
-    "partition": "aot",
-    "fx-passes": "inductor",
-    "lowering": "inductor",
-}
-"""How far the probe server must warm up for a phase; all other phases need the C++ compiler too."""
-STOPPABLE = frozenset(
-    {*DEPTHS, "scheduler", "codegen", "cpp-build", "triton-compile", "worker-wait"}
-) - {"guards"}
-"""Phases after which a compile may stop; agent/experiments/stop_after_phase.py finds their end."""
 FOLDER = "minimize"
-SERVER = "server"
-
-
-@dataclass(frozen=True)
-class MinimizeCase:
-    """A failing run that can be minimized."""
-
-    verdict: Verdict
-    signature: Signature
-    seen: Observation
-    run_path: Path
-    python: str
-    source: str = ""
-    """The target's own program; empty where it is not self-contained."""
-    is_training: bool = False
-    is_fake: bool = False
-    """The run used fake tensors, because real ones would not fit in memory."""
-    line_repeats: int = Request.line_repeats
-    gpu: Mapping[str, Any] | None = None
-    """The simulated GPU that the run compiled for."""
-    proofs: int = Request.proofs
-    plan: two_processes.CachePlan | None = None
-    """What the writer and the reader of a cache do; None for a failure that needs no cache."""
-    why_no_source: str = ""
-    """Why the target's own program is not reduced."""
-
-
-def case_of_run(
-    request: Request,
-    verdict: Verdict,
-    signature: Signature,
-    seen: Observation,
-    journals: Journals,
-    run_path: Path,
-) -> MinimizeCase:
-    """Return the case of a run on this machine."""
-    python = request.python
-    if request.target.kind == "command":
-        executable = journals.last_event_of_type(Process).executable
-        python = executable if executable and Path(executable).exists() else python
-    source, why_no_source = program_source.own_source(request, journals)
-    is_training = request.train or journals.last_event_of_type(TargetBuilt).train
-    is_fake = journals.last_event_of_type(Weights).kind == "fake"
-    return MinimizeCase(
-        verdict,
-        signature,
-        seen,
-        run_path,
-        python,
-        source,
-        is_training,
-        is_fake,
-        request.line_repeats,
-        request.gpu,
-        request.proofs,
-        two_processes.plan_of_observation(
-            seen, request.cache_change or DEFAULT_CHANGE, request.cache_python
-        ),
-        why_no_source,
-    )
-
-
-def why_not_minimizable(verdict: Verdict) -> str:
-    """Return why a run with this verdict cannot be minimized; empty when it can."""
-    if kind_named(verdict.kind).is_minimizable:
-        return ""
-    if verdict.kind == "ok":
-        return "nothing failed"
-    if verdict.responsible == "reprokit":
-        return "it is a gap in reprokit, not a failure of the target"
-    if verdict.kind == "error-in-eager":
-        return (
-            "no failure of the compiler was found that a smaller program could show:"
-            f" {verdict.reason}"
-        )
-    if verdict.kind == "rank-mismatch":
-        return (
-            "the failure needs several ranks; the program in the pack is the target's own source,"
-            " for torchrun"
-        )
-    return (
-        f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
-    )
 
 
 def minimize_case(
-    case: MinimizeCase,
+    case: cases.MinimizeCase,
     server: ProbeServer,
     budget_s: float,
     resume: bool = False,
@@ -173,10 +57,12 @@ def minimize_case(
         return result
     began = time.monotonic()
     verdict = case.verdict
-    starts, redactor = starting_points_of_case(case), private_names.get_redactor()
+    starts, redactor = cases.starting_points_of_case(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
-        oracle = Oracle(folder, server, case.signature, probe_limits_of(case), case.python, show)
+        oracle = Oracle(
+            folder, server, case.signature, cases.probe_limits_of(case), case.python, show
+        )
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
@@ -212,7 +98,7 @@ def minimize_case(
 
 
 def _until_proved(
-    case: MinimizeCase,
+    case: cases.MinimizeCase,
     job: reducer.Reducer,
     oracle: Oracle,
     server: ProbeServer,
@@ -257,10 +143,10 @@ def _until_proved(
             proof_folder,
             wanted,
             oracle.limits,
-            oracle.rate,
-            case.proofs,
-            confirm=confirm,
-            show=show,
+            proof.ProofRuns(case.proofs, oracle.rate, cores=case.processes_at_once),
+            confirm,
+            _forked_watch(case, oracle),
+            show,
         )
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
@@ -291,6 +177,28 @@ def _until_proved(
         result.notes.append("the budget ended: this is the best so far; --resume goes on from it")
 
 
+def _forked_watch(
+    case: cases.MinimizeCase, oracle: Oracle
+) -> Callable[[str], CandidateResult] | None:
+    """Return a function that runs a program once in a forked child; None where a fresh process must
+    run it: the failure is flaky or needs one, or its time matters.
+    """
+    limits = oracle.limits
+    is_timed = case.verdict.kind == "hang" or limits.is_slow or bool(limits.sizes)
+    if oracle.is_cold or is_timed or oracle.rate < 1.0:
+        return None
+
+    def watch(text: str) -> CandidateResult:
+        ends, oracle.ends = oracle.ends, float("inf")  # the budget is not that of the proof
+        oracle.limits = dataclasses.replace(limits, stop=None)
+        try:
+            return oracle.run_once(text)
+        finally:
+            oracle.ends, oracle.limits = ends, limits
+
+    return watch
+
+
 def load_minimized(run_path: Path) -> MinimizeResult | None:
     """Return the result of an earlier reduction from a run directory; None where there is none."""
     if fields := files.read_json_object(run_path / FOLDER / run_names.MINIMIZE_FILE):
@@ -298,90 +206,6 @@ def load_minimized(run_path: Path) -> MinimizeResult | None:
             result: MinimizeResult = from_json(MinimizeResult, fields)
             return result
     return None
-
-
-def create_probe_server(case: MinimizeCase) -> ProbeServer:
-    """Return the probe server of a case; it starts with its first request."""
-    if case.seen.kernel:
-        return ProbeServer(case.run_path / SERVER, case.python, "triton")
-    return ProbeServer(
-        case.run_path / SERVER,
-        case.python,
-        _depth(case.verdict, starting_points_of_case(case)),
-        case.gpu,
-    )
-
-
-def starting_points_of_case(case: MinimizeCase) -> list[starting_points.StartingPoint]:
-    """Return the programs that a reduction begins with."""
-    if case.verdict.kind == "superlinear-compile":
-        return starting_points.sized_starting_points(
-            case.source, str(case.seen.growth.get("knob") or "")
-        )
-    if case.seen.kernel:
-        return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
-    if kind_named(case.verdict.kind).is_of_calls and case.source:
-        return starting_points.source_starting_points(case.source)
-    is_wrong = case.verdict.kind == "wrong-result"
-    starts = starting_points.find_starting_points(
-        case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
-    )
-    # a slow compile usually repeats the same code, which a loop in the source has in few lines;
-    # probes of it are slow as well
-    return (
-        sorted(starts, key=lambda s: count_code_lines(s.text))
-        if case.verdict.kind == "slow-compile"
-        else starts
-    )
-
-
-def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str:
-    """Return how far the server warms up: Inductor is not imported for a user's own backend."""
-    is_own = bool(starts) and all(
-        s.graph is not None and s.graph.settings.get("backend") for s in starts
-    )
-    if is_own and verdict.phase == "backend":
-        return "dynamo"
-    is_whole = verdict.kind in ("wrong-result", "superlinear-compile")
-    return "build" if is_whole else DEPTHS.get(verdict.phase or "", "build")
-
-
-def probe_limits_of(case: MinimizeCase) -> ProbeLimits:
-    """Return the limits of each probe of a case."""
-    verdict, seen = case.verdict, case.seen
-    is_hang = verdict.kind == "hang"
-    # the healthy part of a fresh run, with its imports, takes longer than that of a forked run
-    healthy_s = max(seen.seconds - (seen.quiet_s or 0.0), reducer.MIN_HANG_DEADLINE_S)
-    return probe_limits_for(
-        verdict.kind,
-        min(healthy_s, reducer.MIN_DEADLINE_S) if is_hang else reducer.MIN_DEADLINE_S,
-        growth=seen.growth,
-        gpu=None if seen.kernel else case.gpu,
-        is_kernel=bool(seen.kernel),
-        stop=None if seen.kernel or seen.stage else _stop(verdict),
-        is_backward=verdict.work.get("direction") == "backward"
-        or any(g.is_backward and not g.is_done for g in seen.graphs),
-        wants_stacks=is_hang,
-        stage=seen.stage,
-        line_repeats=(
-            min(case.line_repeats, ENDLESS_LINE_REPEATS) if seen.endless_line else case.line_repeats
-        ),
-    )
-
-
-def _stop(verdict: Verdict) -> str | None:
-    """Return the phase after which the compile of a candidate may stop; None for no such phase."""
-    if verdict.phase not in STOPPABLE or not kind_named(verdict.kind).shows_before_end:
-        return None
-    if verdict.kind in ("exception", "crash", "hang"):
-        return verdict.phase
-    # for the other kinds the signature names a whole part of the compiler, not one phase
-    order = [
-        p
-        for p in ("fx-passes", "codegen", "cpp-build")
-        if p in same_failure.compiler_part(verdict.phase)
-    ]
-    return order[0] if order else verdict.phase
 
 
 def _leave(folder: Path, result: MinimizeResult) -> None:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from reprokit.core.judge import same_failure
-from reprokit.host.minimize import proof, proven
 from reprokit.host.minimize.oracle import count_code_lines
+from reprokit.host.minimize.proofs import proof, proven
 
 PRIVATE_LINES = 20
 """The cost, in lines, of a repro that uses a private name of the compiler."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce import assertions, readable, subsets
+from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
-from reprokit.core.reduce.pass_table import PASSES
+from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PASSES, Pass
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
@@ -129,9 +130,7 @@ class Reducer:
                     if oracle.shows_failure(plain := statements.with_backend(text, "eager")):
                         # the reader sees that only Dynamo matters, and probes cost less
                         text, oracle.words = plain, (*oracle.words, "backend=")
-                before = ""
-                while text != before:
-                    before, text = text, self._pass_over(text)
+                text = self._apply_passes(text)
                 is_done = True
                 self._settle_seed(text)
             if is_done or oracle.is_cold or oracle.rate < 1.0:
@@ -245,11 +244,12 @@ class Reducer:
         result.began_nodes = result.began_nodes or len(places)
         hints = hinted_units(graph, self._verdict, self._seen)
         oracle.status.trying = f"which of {len(places)} nodes are needed"
+        implied = subsets.Implied[int](
+            lambda some: self._answer(subgraph.program_of_units(recorded, some)) if some else False
+        )
         kept = subsets.smallest_subset(
             places,
-            lambda some: (
-                bool(some) and oracle.shows_failure(subgraph.program_of_units(recorded, some))
-            ),
+            implied.holds,
             hints,
             lambda i: recorded.units[i].kind,
         )
@@ -322,12 +322,28 @@ class Reducer:
             )
             self._replace_best(text if is_seeded else readable.with_seed(text, failing[0]))
 
-    def _pass_over(self, text: str) -> str:
+    def _answer(self, text: str) -> bool | None:
+        """Return True for a program with the failure, False for one that does not fail at all."""
+        answer = self._oracle.answer_for(text)
+        return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
+
+    def _apply_passes(self, text: str) -> str:
+        """Apply the passes until none changes the program, and then those over its names."""
+        edits, numbered = EditMemory(self._answer), ""
+        while text != numbered:
+            before = ""
+            while text != before:
+                before, text = text, self._pass_over(text, PASSES, edits)
+            numbered, text = text, self._pass_over(text, NUMBER_PASSES, edits)
+        return self._pass_over(text, NAMING_PASSES, edits)
+
+    def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:
         """Apply every pass once; a pass that raises leaves the program as it was."""
-        for name, step in PASSES:
+        for name, step in passes:
             self._oracle.status.trying = name
+            edits.begin_pass(text)
             try:
-                text = step(text, self._oracle.shows_failure)
+                text = step(text, edits.shows_failure)
             except (BudgetExhausted, BadInput, ServerLost, OSError):
                 raise
             except Exception as problem:

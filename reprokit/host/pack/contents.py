@@ -19,7 +19,7 @@ from reprokit.core.shared.contract.events import ConfigChanged, Process, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.proven import Candidate, Repro
+from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import report_data, report_head, users_line
 from reprokit.host.report.exports import speedscope, trace_events

@@ -23,7 +23,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import issue_title
-from reprokit.host.minimize.proven import Candidate, Repro
+from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack.issue_forms import FORMS, issue_form_url
 from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown

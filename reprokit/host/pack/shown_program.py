@@ -16,9 +16,10 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import assertions, readable, two_processes
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
-from reprokit.host.minimize import minimization, program_source, proof, proven
+from reprokit.host.minimize import cases, program_source
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.proven import Candidate, Repro
+from reprokit.host.minimize.proofs import proof, proven
+from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import deletion, files
@@ -107,14 +108,14 @@ def _hidden(program: Repro | Candidate, redactor: Redactor) -> Repro | Candidate
 
 
 def _untried(request: Request, verdict: Verdict) -> str:
-    if why := minimization.why_not_minimizable(verdict):
+    if why := cases.why_not_minimizable(verdict):
         return why
     reason = "no fresh process has run it"
     return reason if request.minimizes else f"--no-minimize: {reason}"
 
 
 def prove_recorded_program(
-    request: Request, case: minimization.MinimizeCase, journals: Journals, redactor: Redactor
+    request: Request, case: cases.MinimizeCase, journals: Journals, redactor: Redactor
 ) -> None:
     """Run the recorded program in fresh processes, and save the result for
     :func:`load_recorded_proof`.
@@ -130,7 +131,7 @@ def prove_recorded_program(
         text = next(
             (
                 start.text
-                for start in minimization.starting_points_of_case(case)
+                for start in cases.starting_points_of_case(case)
                 if start.graph is not None
             ),
             text,
@@ -144,13 +145,18 @@ def prove_recorded_program(
     if case.plan is not None and case.plan.why_not:
         reason = case.plan.why_not
     elif has_check:
-        limits = minimization.probe_limits_of(case).relaxed()
+        limits = cases.probe_limits_of(case).relaxed()
         if case.verdict.kind != "hang":  # the whole target needs the time of the failing run
             limits = dataclasses.replace(
                 limits, deadline_s=max(limits.deadline_s, MAX_SLOWDOWN * case.seen.seconds)
             )
         result = proof.prove_program(
-            text, case.python, folder, case.signature, limits, runs=case.proofs, tries=1
+            text,
+            case.python,
+            folder,
+            case.signature,
+            limits,
+            proof.ProofRuns(case.proofs, max_tries=1, cores=case.processes_at_once),
         )
         is_values = (
             script.is_graph
@@ -166,7 +172,7 @@ def prove_recorded_program(
     files.write_json(folder / RECORDED_FILE, row)
 
 
-def _checking(text: str, case: minimization.MinimizeCase) -> tuple[str, bool]:
+def _checking(text: str, case: cases.MinimizeCase) -> tuple[str, bool]:
     """Return the program with a check that makes a silent failure visible, and whether that is
     possible. Other failures need no check.
     """

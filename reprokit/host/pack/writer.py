@@ -16,7 +16,7 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
-from reprokit.host.minimize.proven import Repro, Unproven
+from reprokit.host.minimize.proofs.proven import Repro, Unproven
 from reprokit.host.pack import issue_text, placeholder_counts, tar_format
 from reprokit.host.system import deletion, files, host_log
 

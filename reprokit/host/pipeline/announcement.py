@@ -32,8 +32,10 @@ def next_steps(state: State) -> list[str]:
     if study_steps.can_locate(state):
         steps.append(run_ablation.LOCATING.replace("locating", "locate"))
     if study_steps.can_minimize(state):
-        proofs = f"prove the result in {request.proofs + 2} fresh processes"
-        steps.append(f"reduce the program (at most {request.budget_s:g} s) and {proofs}")
+        steps.append(
+            f"reduce the program (at most {request.budget_s:g} s), and prove the result in fresh"
+            " processes"
+        )
     if study_steps.can_ablate(state):
         count = len((*own_variants(state.seen), *run_ablation.IN_CAPTURE))
         steps.append(f"try {count} other backends and modes")

@@ -17,7 +17,7 @@ from reprokit.core.shared.contract.events import Process, TransformersModel, Wei
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
-from reprokit.host.minimize.proven import Candidate
+from reprokit.host.minimize.proofs.proven import Candidate
 from reprokit.host.pack import contents
 from reprokit.host.pipeline import announcement, own_kernel, run_steps, step_costs, study_steps
 from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
@@ -66,6 +66,7 @@ def repack_run(
     python: str | None = None,
     ablates: bool = False,
     proofs: int = Request.proofs,
+    cores: int = Request.cores,
 ) -> CaptureResult:
     """Judge and pack a run directory again, and minimize it if ``budget_s`` is not 0.
 
@@ -92,6 +93,7 @@ def repack_run(
                     minimizes=True,
                     budget_s=budget_s,
                     proofs=proofs,
+                    cores=cores,
                     ablation_steps=steps,
                 )
                 state = dataclasses.replace(state, request=request)

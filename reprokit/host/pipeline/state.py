@@ -15,7 +15,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import run_ablation
-from reprokit.host.minimize import minimization as reducer
+from reprokit.host.minimize import cases
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.pipeline.capture_result import CaptureResult
 from reprokit.host.probe.client import ProbeServer
@@ -125,14 +125,14 @@ class StudyTools:
         """``python`` replaces the interpreter of the run; ``resume`` continues a reduction."""
         self.resume = resume
         self._python = python
-        self._case: reducer.MinimizeCase | None = None
+        self._case: cases.MinimizeCase | None = None
         self._server: ProbeServer | None = None
 
-    def case_for(self, state: State) -> reducer.MinimizeCase:
+    def case_for(self, state: State) -> cases.MinimizeCase:
         """Return the case with the verdict and the observation of ``state``."""
         # created once, because it joins the target's source and looks for its interpreter
         if self._case is None:
-            case = reducer.case_of_run(
+            case = cases.case_of_run(
                 state.request,
                 state.verdict,
                 state.signature,
@@ -145,10 +145,10 @@ class StudyTools:
             self._case, verdict=state.verdict, signature=state.signature, seen=state.seen
         )
 
-    def server_for(self, case: reducer.MinimizeCase) -> ProbeServer:
+    def server_for(self, case: cases.MinimizeCase) -> ProbeServer:
         """Return the server that runs the programs; it starts with its first request."""
         if self._server is None:
-            self._server = reducer.create_probe_server(case)
+            self._server = cases.create_probe_server(case)
         return self._server
 
     def create_ablation_runner(
@@ -156,7 +156,7 @@ class StudyTools:
     ) -> run_ablation.AblationRunner:
         """Return the runner of the ablation of ``program``, a text or the whole target."""
         case = self.case_for(state)
-        limits = reducer.probe_limits_of(case).relaxed()
+        limits = cases.probe_limits_of(case).relaxed()
         # the whole target needs about the time of its first run
         if not isinstance(program, str) and state.verdict.kind != "hang":
             limits = dataclasses.replace(

@@ -12,7 +12,7 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import ablate_command, run_ablation
-from reprokit.host.minimize import locate
+from reprokit.host.minimize import cases, locate
 from reprokit.host.minimize import minimization as reducer
 from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
@@ -55,10 +55,10 @@ def locate_failure(state: State) -> State:
 def _first_wrong(state: State) -> str:
     case = state.study.case_for(state)
     return locate.first_wrong_program(
-        reducer.starting_points_of_case(case),
+        cases.starting_points_of_case(case),
         state.study.server_for(case),
         case.signature,
-        reducer.probe_limits_of(case),
+        cases.probe_limits_of(case),
         case.python,
         _trying(state),
     )
@@ -69,13 +69,13 @@ def cannot_minimize(state: State) -> bool:
     return (
         wants_study(state)
         and state.verdict.kind != "ok"
-        and bool(reducer.why_not_minimizable(state.verdict))
+        and bool(cases.why_not_minimizable(state.verdict))
     )
 
 
 def note_why_not(state: State) -> State:
     """Add to ``missing`` why the failure cannot be minimized."""
-    return state.with_missing("minimization", reducer.why_not_minimizable(state.verdict))
+    return state.with_missing("minimization", cases.why_not_minimizable(state.verdict))
 
 
 def can_minimize(state: State) -> bool:
@@ -83,7 +83,7 @@ def can_minimize(state: State) -> bool:
     return (
         wants_study(state)
         and state.request.minimizes
-        and not reducer.why_not_minimizable(state.verdict)
+        and not cases.why_not_minimizable(state.verdict)
     )
 
 
@@ -150,7 +150,7 @@ def can_ablate(state: State) -> bool:
     )
     if not wants_study(state) or state.request.ablation_steps == "none" or has_one_backend:
         return False
-    return not reducer.why_not_minimizable(state.verdict) or state.request.ablation_steps == "all"
+    return not cases.why_not_minimizable(state.verdict) or state.request.ablation_steps == "all"
 
 
 def ablate_failure(state: State) -> State:

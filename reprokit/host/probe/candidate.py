@@ -23,7 +23,7 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import observation_reader, run_outcome
 from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import host_log
+from reprokit.host.system import files, host_log
 
 SAME_RANDOM_NUMBERS = {"configs": {"torch._inductor.config.fallback_random": True}}
 """Overrides with which compiled code draws the same random numbers as eager mode."""
@@ -45,6 +45,7 @@ RELAXED_COST_SHARE, RELAXED_RATIO_EXPONENT = 0.3, 0.9
 but the program may run again on an idle machine, or on one that is three times as fast. The first
 is a factor of the seconds, the second of the logarithm of the ratio.
 """
+MAX_STDERR_BYTES = 64_000
 EXPENSIVE_S = 15.0
 """A size with a higher cost is used only if there are too few others."""
 
@@ -181,6 +182,8 @@ class CandidateResult:
     """CPU seconds of the compile by phase, if the growth of the cost is wanted."""
     has_failed_eager: bool = False
     """The program also fails without torch.compile."""
+    stderr: str = ""
+    """The end of what the program wrote to its standard error."""
 
 
 def candidate_request(file: Path, python: str, limits: ProbeLimits) -> Request:
@@ -219,8 +222,19 @@ def judge_candidate(
         if is_measured
         else {}
     )
+    stderr = files.read_tail(
+        folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, MAX_STDERR_BYTES
+    )
     return CandidateResult(
-        answer, verdict, signature, outcome.seconds, outcome.cpu_s, healthy_s, seen, phases=by_phase
+        answer,
+        verdict,
+        signature,
+        outcome.seconds,
+        outcome.cpu_s,
+        healthy_s,
+        seen,
+        phases=by_phase,
+        stderr=stderr,
     )
 
 

@@ -76,6 +76,8 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
         words += ["--budget", f"{request.budget_s:g}"]
     if request.minimizes and request.proofs != Request.proofs:
         words += ["--proofs", str(request.proofs)]
+    if request.cores:
+        words += ["--cores", str(request.cores)]
     if request.logs:
         words += ["--logs", ",".join(request.logs)]
     if not request.has_trace:

@@ -94,7 +94,9 @@ class Request:
     budget_s: float = 300.0
     """Wall-clock seconds for this search."""
     proofs: int = 3
-    """The number of fresh processes that prove this program."""
+    """The number of runs that prove this program (see ``host.minimize.proof.ProofRuns``)."""
+    cores: int = 0
+    """The number of processes that run at once after the first run; 0: as many as usable cores."""
     cwd: Path | None = None
     """The working directory of the target; None: that of reprokit."""
     look_every_s: float = 0.0

@@ -104,6 +104,16 @@ def kill_processes(root_pid: int, processes: Iterable[psutil.Process]) -> None:
             process.kill()
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use: of its CPU set and of its cgroup."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with host_log.suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max") as file:
+        quota, period = file.read().split()
+        if quota != "max":
+            cores = min(cores or 1, max(int(quota) // int(period), 1))
+    return cores or 1
+
+
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended, whether or not its parent has reaped it.
 

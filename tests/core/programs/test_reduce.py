@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.reduce import subsets
+from reprokit.core.reduce.edit_memory import EditMemory
 
 
 class CountingPredicate:
@@ -96,3 +97,37 @@ def test_everything_may_be_left_out() -> None:
     assert subsets.leave_out([1, 2, 3], lambda some: True) == []
     assert subsets.leave_out(list(range(64)), lambda some: {20, 21} <= set(some)) == [20, 21]
     assert subsets.leave_out([], lambda some: True) == []
+
+
+def test_a_part_of_a_refused_list_is_not_tested() -> None:
+    """A list that says nothing about its parts does not count as refused."""
+    asked: list[list[int]] = []
+
+    def answer(some: list[int]) -> bool | None:
+        asked.append(some)
+        return None if some == [7, 8] else 9 in some
+
+    implied = subsets.Implied(answer)
+    assert not implied.holds([1, 2, 3]) and not implied.holds([1, 3]) and not implied.holds([])
+    assert implied.holds([3, 9]) and not implied.holds([7, 8]) and not implied.holds([7])
+    assert asked == [[1, 2, 3], [3, 9], [7, 8], [7]]
+
+
+def test_a_rejected_edit_is_not_tested_again() -> None:
+    """The edit is known by its lines, also after other lines have changed."""
+    asked: list[str] = []
+
+    def answer(text: str) -> bool | None:
+        asked.append(text)
+        return "needed" in text if "invalid" not in text else None
+
+    edits = EditMemory(answer)
+    edits.begin_pass("a\nneeded\nb\n")
+    assert not edits.shows_failure("a\nb\n")
+    assert edits.shows_failure("needed\nb\n")
+    assert not edits.shows_failure("b\n")
+    assert not edits.shows_failure("needed\ninvalid\n")
+    assert not edits.shows_failure("needed\ninvalid\n")
+    assert asked == ["a\nb\n", "needed\nb\n", "needed\ninvalid\n", "needed\ninvalid\n"]
+    edits.begin_pass("needed\n")
+    assert not edits.shows_failure("") and len(asked) == 4

@@ -277,14 +277,21 @@ _TB_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 
 
 def parse_traceback(text: str) -> Link | None:
-    """Return the last traceback in a text, for exceptions that no hook of the agent saw."""
+    """Return the last traceback in a text, for exceptions that no hook of the agent saw.
+
+    Its message is the first line, and the next one if the first only announces it with a colon.
+    """
     headers = list(_TRACEBACK.finditer(text))
     if not headers:
         return None
     frames: list[Frame] = []
-    for line in text[headers[-1].end() :].splitlines():
+    lines = text[headers[-1].end() :].splitlines()
+    for number, line in enumerate(lines, 1):
         if row := _TB_FRAME.fullmatch(line):
             frames.append(Frame(row["file"], row["function"], int(row["line"])))
         elif frames and (error := _TB_ERROR.match(line)):
-            return Link(error["type"], error["message"] or "", tuple(reversed(frames)))
+            message = error["message"] or ""
+            if message.endswith(":") and lines[number:]:
+                message = f"{message}\n{lines[number]}"
+            return Link(error["type"], message, tuple(reversed(frames)))
     return None

@@ -20,7 +20,7 @@ import psutil
 from reprokit.host.nightly.jobs.job import kill_child
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
-from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts
+from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts, process_tree
 from reprokit.host.system.child_output import CommandFailed
 from reprokit.host.watch import gpu_vendors
 
@@ -58,11 +58,10 @@ class _Running:
 
 def this_machine(cores: int | None = None) -> MachineResources:
     """Return the resources of this machine; ``cores`` is the limit of the user."""
-    usable = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
     return MachineResources(
-        min(cores or usable, 10_000), psutil.virtual_memory().available * 0.9, _gpus()
+        min(cores or process_tree.usable_cores(), 10_000),
+        psutil.virtual_memory().available * 0.9,
+        _gpus(),
     )
 
 
@@ -205,6 +204,7 @@ def _start(job: NightJob, gpus: list[tuple[str, IO[bytes]]], work: Night) -> lis
         night.refresh_job_spec(
             work,
             job,
+            REPROKIT_CORES=str(job.cores),
             **({"CUDA_VISIBLE_DEVICES": ",".join(name for name, _ in gpus)} if gpus else {}),
         )
         log = _log(job)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.verdict_kinds import kind_named
-from reprokit.host.minimize.proof import Proof, program_digest
+from reprokit.host.minimize.proofs.proof import Proof, program_digest
 
 DEPENDS_ON_VALUES = (
     "the failure depends on the values of the inputs, which the program does not have"

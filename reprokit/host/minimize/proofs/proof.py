@@ -1,0 +1,271 @@
+"""Prove a repro in fresh processes without reprokit: compiled runs, and one in eager.
+
+One watched run says which failure the program has, by its signature. The plain runs say that the
+program has it by itself. The watched run may be a forked child of a server that has imported torch
+and has run nothing else. If a plain run ends differently from it, a fresh watched run decides.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks import frames
+from reprokit.core.judge.stacks.messages import normalise_message
+from reprokit.core.records.dumps import Link
+from reprokit.core.records.finding import Signature
+from reprokit.core.records.process_state import describe_exit
+from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.serialize import from_json
+from reprokit.host.minimize.proofs import stand_alone
+from reprokit.host.minimize.proofs.plain_runs import PlainRuns, ProgramEnd
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.fresh_process import run_in_fresh_process
+from reprokit.host.system import (
+    deletion,
+    files,
+    host_log,
+)
+from reprokit.host.system.progress import OperationStatus
+
+OF_THE_COMPILER = frozenset({"exception", "graph-break", "recompile-limit"})
+"""Kinds of failures in which only code of the compiler ran."""
+FLAKY_RUNS = 8
+WATCHED_RUNS = 4
+"""How many watched runs may pass before the failure is given up: it may be flaky."""
+HEALTHY_MULTIPLE = 4.0
+Show = Callable[[OperationStatus], None]
+Confirm = Callable[[CandidateResult], CandidateResult]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The results of one program in fresh processes."""
+
+    answer: str
+    """The answer of one watched run: one of ``core.judge.same_failure.ANSWERS``."""
+    title: str
+    signature: str
+    tries: int = 1
+    """Number of watched runs until one showed the failure, or until the limit."""
+    runs: int = 0
+    """Number of plain runs, without reprokit on their path, in a folder with only the program."""
+    hits: int = 0
+    """Number of plain runs that ended as the watched one did."""
+    eager: str = ""
+    """``passes``, or how the run without torch.compile ended."""
+    seconds: tuple[float, ...] = ()
+    digest: str = ""
+    """SHA-256 of the text that was run."""
+    asserts: bool = False
+    """The failure is of a kind that does not end a program, and an assertion failed in each hit."""
+    instead: str = ""
+    """How the first run that did not fail in the same way ended; empty where each did."""
+    needs: str = ""
+    """What the program needs of this machine; empty where it is self-contained as far as known."""
+    is_simulated: bool = False
+    """The plain runs had only reprokit's simulation of a GPU on their path."""
+    traceback: str = ""
+    """The traceback of the first hit, shortened to the frames of packages; empty without one."""
+
+
+@dataclass(frozen=True)
+class ProofRuns:
+    """How many runs prove a program, and how many of them may run at once."""
+
+    limit: int = 3
+    """The most plain runs of a failure that is not flaky."""
+    rate: float = 1.0
+    """The share of runs in which the program fails."""
+    max_tries: int = 0
+    """The most watched runs; 0: as many as the rate needs."""
+    cores: int = 1
+
+    def plain_runs(self, kind: str) -> int:
+        """Return the number of plain runs.
+
+        A failure that occurs in at most half of the runs shows in all of ``limit`` runs with a
+        probability of at most 0.5 ** ``limit``. The watched run is one of them, where only code of
+        the compiler ran. A failure of compiled code gets a plain run in its place, because its
+        memory and its threads differ from run to run.
+        """
+        if self.rate < 1.0:
+            return max(self.limit, FLAKY_RUNS)
+        return max(self.limit - (kind in OF_THE_COMPILER), 1)
+
+    def watched_runs(self) -> int:
+        """Return the number of watched runs after which a program does not have the failure."""
+        repeats = min(same_failure.repeats_for(self.rate), FLAKY_RUNS)
+        return self.max_tries or max(repeats, WATCHED_RUNS)
+
+
+def prove_program(
+    text: str,
+    python: str,
+    folder: Path,
+    wanted: Signature,
+    limits: ProbeLimits,
+    number: ProofRuns,
+    confirm: Confirm = lambda judged: judged,
+    watch: Callable[[str], CandidateResult] | None = None,
+    show: Show | None = None,
+) -> Proof:
+    """Run ``text`` below ``folder``, once watched and several times as any user would.
+
+    ``confirm`` checks whether a watched run that showed the failure has the location of the
+    signature. ``watch`` runs the program once in a forked child; None where only fresh processes
+    may run it.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted it.
+    """
+    status = OperationStatus("proving in fresh processes")
+
+    def show_run(words: str) -> None:
+        status.trying = words
+        if show is not None:
+            show(status)
+
+    def watch_fresh() -> tuple[CandidateResult, int]:
+        for tried in range(1, number.watched_runs() + 1):
+            show_run("under instrumentation" + (f", try {tried}" if tried > 1 else ""))
+            first = run_in_fresh_process(text, python, folder / "watched", wanted, limits)
+            judged = confirm(first)
+            if first.answer == same_failure.SAME:
+                break
+        return judged, tried
+
+    tried, is_forked = 1, watch is not None
+    if watch is not None:
+        show_run("under instrumentation, in a forked child")
+        judged = confirm(watch(text))
+        is_forked = judged.answer == same_failure.SAME
+    if not is_forked:
+        judged, tried = watch_fresh()
+    if judged.answer != same_failure.SAME:  # no plain run could be a hit
+        return _proof_of_watched(text, judged, tried, limits)
+    own_folder = folder / "alone"
+    deletion.delete_path(own_folder, inside=folder)
+    own_folder.mkdir(parents=True)
+    file = files.write_atomically(own_folder / run_names.REPRO_FILE, text)
+    plain_runs = PlainRuns(python, file, folder, limits.gpu, number.cores)
+    kind = judged.verdict.kind
+    limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
+    # a plain process is faster than a watched one, so it imports torch within this time
+    if limits.is_slow:
+        limit_s = limits.deadline_s
+    elif kind == "hang":
+        limit_s = judged.seconds + 5
+    count = number.plain_runs(kind)
+    show_run(f"{count} runs without reprokit")
+    # processes that hang use no CPU time, so all of them may run at once
+    at_once = count if kind == "hang" and not limits.is_slow else number.cores
+    endings, eager = plain_runs.run(count, limit_s, at_once, has_eager=not limits.is_kernel)
+    if is_forked and not all(_shows(e, _ending_of(judged), kind, limits) for e in endings):
+        judged, tried = watch_fresh()
+        if judged.answer != same_failure.SAME:
+            return _proof_of_watched(text, judged, tried, limits)
+    watched, kind = _ending_of(judged), judged.verdict.kind
+    missed = [e for e in endings if not _shows(e, watched, kind, limits)]
+    hits = len(endings) - len(missed)
+    shown = next((e for e in endings if e not in missed), None)
+    needs = stand_alone.user_file_named_in(text) or next(
+        filter(None, (stand_alone.missing_dependency(e.link) for e in missed)), ""
+    )
+    eager_end = ""
+    if eager is not None:
+        eager_end = "passes" if eager.status == 0 else _describe(eager)
+    return dataclasses.replace(
+        _proof_of_watched(text, judged, tried, limits),
+        runs=len(endings),
+        hits=hits,
+        eager=eager_end,
+        seconds=tuple(e.seconds for e in endings),
+        asserts=kind_named(kind).is_silent and hits > 0,
+        instead=_describe(missed[0]) if missed else "",
+        needs=needs,
+        traceback=shown.traceback if shown else "",
+    )
+
+
+def _proof_of_watched(text: str, judged: CandidateResult, tried: int, limits: ProbeLimits) -> Proof:
+    """Return what the watched runs alone say; after a failure, plain runs complete it."""
+    proof = Proof(
+        judged.answer,
+        judged.signature.title,
+        judged.signature.id,
+        tried,
+        digest=program_digest(text),
+        is_simulated=limits.gpu is not None,
+    )
+    if judged.answer == same_failure.SAME:
+        return proof
+    watched = _ending_of(judged)
+    instead = "passes" if judged.answer == same_failure.PASSES else _describe(watched)
+    return dataclasses.replace(
+        proof, instead=instead, needs=stand_alone.missing_dependency(watched.link)
+    )
+
+
+def parse_proof(value: object) -> Proof | None:
+    """Return the proof that a JSON value represents; None where it is not a proof."""
+    with host_log.suppress(ValueError):
+        proof: Proof = from_json(Proof, value)
+        return proof
+    return None
+
+
+def program_digest(text: str) -> str:
+    """Return the SHA-256 of the text of a program."""
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def ends_alike(first: ProgramEnd, second: ProgramEnd) -> bool:
+    """Return True when two runs have the same status and the same exception.
+
+    Their messages are compared without the parts that differ between runs.
+    """
+    if first.status != second.status or (first.link is None) != (second.link is None):
+        return False
+    if first.link is None or second.link is None:
+        return True
+    return first.link.type == second.link.type and _words_of(first.link) == _words_of(second.link)
+
+
+def _words_of(link: Link) -> list[str]:
+    """Return the message without what differs between runs: all of it, and each of its lines."""
+    return [normalise_message(text) for text in (link.message, *link.message.splitlines())]
+
+
+def _shows(ending: ProgramEnd, watched: ProgramEnd, kind: str, limits: ProbeLimits) -> bool:
+    """Return True when a plain run failed as the watched one did.
+
+    A failure of a kind that does not end a program must show by the program's own assertion.
+    """
+    if kind_named(kind).is_asserted and (
+        ending.link is None or ending.link.type != "AssertionError"
+    ):
+        return False
+    # a plain run measures all sizes and asserts on their costs; each watched run had one size
+    if limits.sizes:
+        return True
+    return (ending.status != 0 or not kind_named(kind).is_silent) and ends_alike(ending, watched)
+
+
+def _ending_of(judged: CandidateResult) -> ProgramEnd:
+    return ProgramEnd(
+        judged.seen.exit_status, frames.parse_traceback(judged.stderr), judged.seconds
+    )
+
+
+def _describe(ending: ProgramEnd) -> str:
+    if ending.link is not None:
+        message = " ".join(ending.link.message.split())
+        return f"{ending.link.type}: {cuts.cut_head(message, 200)}"
+    return "does not end" if ending.status is None else describe_exit(ending.status)
