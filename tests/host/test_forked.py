@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -147,6 +148,34 @@ def test_children_that_leave_the_group_are_killed(server: client.ProbeServer) ->
     assert survivors_after_wait(mark) == []
 
 
+@pytest.mark.slow
+def test_probes_that_run_at_once_do_not_disturb_each_other(server: client.ProbeServer) -> None:
+    """Each has its own end. The strays of one are killed while the other runs, and a cancelled one
+    is ended at once.
+    """
+    mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"
+    leaves = (
+        "import subprocess, os\nsubprocess.Popen(['sleep', '1000'],"
+        f" env={{**os.environ, 'MARK': '{mark}'}})\n"
+    )
+    runs = "import time\ntime.sleep({})\nprint('ended')\nraise SystemExit({})\n"
+    cancelled = threading.Event()
+    with ThreadPoolExecutor(4) as pool:
+        slow = pool.submit(server.run_program, runs.format(4, 3), ProbeLimits(60.0))
+        stuck = pool.submit(
+            server.run_program, runs.format(600, 0), ProbeLimits(60.0), cancelled=cancelled
+        )
+        outcomes = [server.run_program(leaves, ProbeLimits(60.0))[0] for _ in range(3)]
+        assert survivors_after_wait(mark) == [] and not slow.done() and not stuck.done()
+        cancelled.set()
+        with pytest.raises(client.ProbeCancelled):
+            stuck.result(timeout=20)
+        outcome, folder = slow.result(timeout=60)
+    assert [one.exit_status for one in outcomes] == [0, 0, 0] and outcome.exit_status == 3
+    assert (folder / "logs" / "stdout.txt").read_text() == "ended\n"
+    assert server.starts == 1
+
+
 def test_a_probe_that_fills_the_disk_reaches_a_limit(
     server: client.ProbeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,14 +209,14 @@ def test_a_killed_server_is_restarted(tmp_path: Path) -> None:
     """The running probe is reported as lost, and the next one runs."""
     with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
         assert probe(server, "import torch\n").verdict.kind == "ok"
-        child = server._child
-        assert child is not None
+        assert server._connection is not None
+        child = server._connection.child
         threading.Timer(0.7, lambda: os.kill(child.pid, signal.SIGKILL)).start()
         with pytest.raises(client.ServerLost):
             probe(server, "import time\ntime.sleep(60)\n")
         assert probe(server, "import torch\n").verdict.kind == "ok"
         assert server.starts == 2
-        pids = [server._child.pid] if server._child else []
+        pids = [server._connection.child.pid] if server._connection else []
     assert not [p for p in pids if psutil.pid_exists(p)]
 
 

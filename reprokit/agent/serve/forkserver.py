@@ -1,4 +1,5 @@
-"""The probe server: one process that imports torch once and forks a child for each probe.
+"""The probe server: one process that imports torch once and forks a child for each probe. Several
+probes may run at once.
 
 It imports and warms up the modules that each probe needs (torch, Dynamo, and for some probes
 Inductor and its C++ compiler). It starts no thread, uses no GPU and runs no code of a candidate. It
@@ -22,6 +23,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Collection
 
 from ...core.shared.contract.probe_messages import (
     ProbeEnded,
@@ -65,55 +67,73 @@ def main(spec: ServerSpec) -> int:
 
 
 def _serve(out: int, threads: int) -> int:
-    rest = b""
+    """Fork a child for each request, and report how each ends, until stdin ends."""
+    rest, running = b"", dict[int, int]()  # pid -> number of the request
+    # not poll of a pidfd, which older kernels of clusters lack
+    poll = select.poll()
+    poll.register(0, select.POLLIN | select.POLLHUP)
     while True:
-        data = os.read(0, 1 << 16)
-        if not data:
-            return 0
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            request = from_json(ProbeRequest, json.loads(line))
-            if not _serve_probe(out, request, threads):
-                return 0
+        events = dict(poll.poll(POLL_MS if running else None)).get(0, 0)
+        if events & select.POLLIN:
+            if not (data := os.read(0, 1 << 16)):
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                request = from_json(ProbeRequest, json.loads(line))
+                running[_fork_probe(out, request, threads)] = request.id
+        elif events & (select.POLLHUP | select.POLLERR):
+            break
+        for pid in [pid for pid in running if _has_ended(pid)]:
+            number = running.pop(pid)
+            _end_probe(out, pid, number, running)
+    if running:
+        time.sleep(GUARDIAN_DELAY_S)
+    for pid in running:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+    return 0
 
 
-def _serve_probe(out: int, request: ProbeRequest, threads: int) -> bool:
-    """Fork a child for one probe, and report its end; return False if the host has ended."""
+def _fork_probe(out: int, request: ProbeRequest, threads: int) -> int:
+    """Fork a child for one probe, report its start, and return its pid."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.close(out)
         probe.run_probe(request, threads)
     _send_message(out, ProbeStarted(id=request.id, pid=pid))
-    has_host = True
-    # not poll of a pidfd, which older kernels of clusters lack
-    poll = select.poll()
-    poll.register(0, select.POLLHUP)
-    while has_host and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        events = dict(poll.poll(POLL_MS))
-        has_host = not events.get(0, 0) & (select.POLLHUP | select.POLLERR)
-    if not has_host:
-        time.sleep(GUARDIAN_DELAY_S)
+    return pid
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _end_probe(out: int, pid: int, number: int, running: Collection[int]) -> None:
+    """End what is left of a probe that has ended, and report its end."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)
-    strays = _end_strays()
+    _end_strays(pid, running)
     ended = ProbeEnded(
-        id=request.id,
+        id=number,
         status=os.waitstatus_to_exitcode(status),
         cpu_s=round(used.ru_utime + used.ru_stime, 4),
         peak_rss_bytes=used.ru_maxrss * 1024,
-        strays=strays,
     )
     _send_message(out, ended)
-    return has_host
 
 
-def _end_strays() -> int:
-    """Kill the processes that a probe left running, and return how many."""
-    ended = 0
+def _end_strays(session: int, running: Collection[int]) -> None:
+    """Kill the processes that a probe left running.
+
+    While other probes run, only those in its session are known to be its own. The rest are killed
+    after the last of the probes.
+    """
     for _ in range(50):
-        pids = _children()
+        pids = [pid for pid in _children() if pid not in running]
+        if running:
+            pids = [pid for pid in pids if _session_of(pid) == session]
         if not pids:
             break
         for pid in pids:
@@ -121,8 +141,12 @@ def _end_strays() -> int:
                 os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(OSError):
                 os.waitpid(pid, 0)
-                ended += 1
-    return ended
+
+
+def _session_of(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return 0
 
 
 def _children() -> list[int]:
@@ -203,7 +227,7 @@ def _compile_small(depth: str) -> None:
             _compile("inductor", stops_after_lowering=depth == "inductor")
         from torch._inductor.codecache import torch_key
 
-        torch_key()
+        torch_key()  # otherwise each child reads and hashes the source of the compiler
 
 
 def _compile(backend: str, stops_after_lowering: bool = False) -> None:

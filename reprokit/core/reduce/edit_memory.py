@@ -3,7 +3,7 @@
 A reduction applies its passes until none of them changes the program. Most edits of the later
 rounds were tried before, on a program that had more lines. If the failure needed a line there, a
 part of that program needs it too, except for failures that are not monotone (Zeller and Hildebrandt
-2002, section 3.1). The known edit is identified by the lines that it removes and adds.
+2002, section 3.1). An edit is known by the lines that it removes and adds.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-Answer = Callable[[str], bool | None]
-"""True if a program fails in the same way, False if it does not fail; None for any other answer,
-which says nothing about other programs.
-"""
-
 
 class EditMemory:
-    """Answers whether edited programs fail, without asking twice about the same edit."""
+    """Knows the edits of a program after which it did not fail."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self) -> None:
         self._rejected: set[object] = set()
         self._lines: Counter[str] = Counter()
 
-    def begin_pass(self, text: str) -> None:
-        """Set the program that the next pass edits."""
-        self._lines = Counter(text.splitlines())
+    def copy(self, text: str) -> EditMemory:
+        """Return a memory for one pass over the program ``text``."""
+        new = EditMemory()
+        new._rejected, new._lines = set(self._rejected), Counter(text.splitlines())
+        return new
 
-    def shows_failure(self, text: str) -> bool:
+    def update(self, other: EditMemory) -> None:
+        """Add the edits that ``other`` knows."""
+        self._rejected |= other._rejected
+
+    def shows_failure(self, text: str, ask: Callable[[], bool | None]) -> bool:
         """Return True when an edit of the program still shows the failure.
 
-        The edited program then takes the place of the program.
+        The edited program then takes the place of the program. ``ask`` returns True if it fails in
+        the same way, and False if it does not fail. None is any other answer, which says nothing
+        about other programs.
         """
         lines = Counter(text.splitlines())
         edit = (
@@ -41,7 +43,7 @@ class EditMemory:
         )
         if edit in self._rejected:
             return False
-        answer = self._answer(text)
+        answer = ask()
         if answer:
             self._lines = lines
         elif answer is False:

@@ -15,7 +15,7 @@ from reprokit.core.reduce import two_processes
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
 from reprokit.host.minimize import program_source, reducer, starting_points
-from reprokit.host.minimize.oracle import count_code_lines
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.request.run_request import Request

@@ -23,8 +23,9 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import cases, fail_by_itself, locate, reducer, starting_points
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, count_code_lines
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.proofs import proof
 from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.probe.client import ProbeServer, ServerLost

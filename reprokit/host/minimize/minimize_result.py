@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from reprokit.core.judge import same_failure
-from reprokit.host.minimize.oracle import count_code_lines
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.proofs import proof, proven
 
 PRIVATE_LINES = 20

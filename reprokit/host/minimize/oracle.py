@@ -8,21 +8,28 @@ answers at once.
 from __future__ import annotations
 
 import ast
-import builtins
 import dataclasses
+import functools
 import hashlib
 import json
+import threading
 import time
-import warnings
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.reduce import readable
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.candidate_text import (
+    count_code_lines,
+    parse_program,
+    top_level_definitions,
+    unknown_names,
+)
+from reprokit.host.minimize.speculation import Answer, Speculation
 from reprokit.host.probe.candidate import (
     UNCOMPILED_ROLES,
     CandidateResult,
@@ -39,6 +46,7 @@ from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.system import deletion, files, host_log
 from reprokit.host.system.progress import OperationStatus
 
+T = TypeVar("T")
 SLOW_EAGER_S = 1.0
 """If an eager run takes longer, later programs run eager only after they show the failure compiled.
 """
@@ -49,8 +57,19 @@ class BudgetExhausted(Exception):
     """The budget is used up."""
 
 
+@dataclass(frozen=True)
+class ProbeResult:
+    """What the runs of one program gave."""
+
+    answer: str
+    last: CandidateResult | None
+    """The run that decided the answer."""
+    has_failed_eager: bool
+    is_eager_slow: bool
+
+
 class Oracle:
-    """Answers for one failure; use as a context manager."""
+    """Answers for one failure."""
 
     def __init__(
         self,
@@ -60,8 +79,13 @@ class Oracle:
         limits: ProbeLimits,
         python: str,
         show: Callable[[OperationStatus], None] | None = None,
+        cores: int = 1,
     ) -> None:
-        """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
+        """``folder`` keeps the answers; ``limits`` hold for each compiled run. At most ``cores``
+        probes run at once.
+        """
+        self._speculation = Speculation[ProbeResult](self, cores)
+        server.at_once = cores
         self.wanted, self.limits, self.python = wanted, limits, python
         self.status = OperationStatus("reducing", is_search=True)
         self.ends = float("inf")
@@ -131,7 +155,23 @@ class Oracle:
         Raises:
             BudgetExhausted: the budget ended.
         """
-        self.status.answered += 1
+        return self.search(lambda answer: answer(text), is_sequential=True)
+
+    def search(self, search: Callable[[Answer], T], is_sequential: bool = False) -> T:
+        """Return ``search(answer)``, and run the probes that it will need next on other cores.
+
+        Where an answer depends on the time that a probe takes, or on a fresh process, one probe
+        runs at a time.
+
+        Raises:
+            BudgetExhausted: the budget ended.
+        """
+        is_timed = self.limits.is_slow or bool(self.limits.sizes)
+        is_alone = is_sequential or is_timed or self.is_cold or self.rate < 1.0
+        return self._speculation.run(search, is_alone)
+
+    def examine(self, text: str) -> tuple[str, str | None]:
+        """Return the key of a program, and its answer if that is known without a run."""
         tree = parse_program(text)
         if (
             tree is None
@@ -139,24 +179,36 @@ class Oracle:
             or not all(word in text for word in self.words)
             or unknown_names(tree) - self._unknown
         ):
-            return core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
+            return "", core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             defined = top_level_definitions(text)
             if any(self._carried.get(name, dumped) != dumped for name, dumped in defined.items()):
-                return core.OTHER
-        if not (key := self._key(tree)):
-            return core.OTHER
-        known = self._answers.get(key)
-        if known is None:
-            if time.monotonic() > self.ends:
-                raise BudgetExhausted
-            known = self._probe(text)
-            if known != core.UNRESOLVED:  # a program without an answer may be run again
-                self._answers[key] = known
-            self._note(key, known, text)
-        if known == core.SAME:
+                return "", core.OTHER
+        key = self._key(tree)
+        return key, self._answers.get(key) if key else core.OTHER
+
+    def begin_probe(self) -> None:
+        """Count a probe. Raise BudgetExhausted if the budget ended."""
+        if time.monotonic() > self.ends:
+            raise BudgetExhausted
+        self.status.probes += 1
+        self.show_progress()
+
+    def accept(self, text: str, key: str, result: ProbeResult | None) -> str:
+        """Return the answer for a program, and note it. ``result`` is None if it was known."""
+        self.status.answered += 1
+        answer = self._answers.get(key, core.OTHER)
+        if result is not None:
+            answer = result.answer
+            if answer != core.UNRESOLVED:  # a program without an answer may be run again
+                self._answers[key] = answer
+            self.last = result.last or self.last
+            self.has_failed_eager = result.has_failed_eager
+            self._is_eager_slow |= result.is_eager_slow
+            self._note(key, answer, text)
+        if answer == core.SAME:
             self.on_same(text)
-        return known
+        return answer
 
     def forget_answers(self, text: str = "") -> None:
         """Forget all answers, or that of ``text``, because programs now run in another way."""
@@ -182,73 +234,80 @@ class Oracle:
             f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
         )
 
-    def run_once(self, text: str, is_eager: bool = False) -> CandidateResult:
+    def run_once(
+        self, text: str, is_eager: bool = False, cancelled: threading.Event | None = None
+    ) -> CandidateResult:
         """Run the program once, in a forked child or a fresh process as set, and judge it."""
         if self.is_cold:
             return self.run_fresh(text, is_eager)
+        warm = functools.partial(self._warm, cancelled=cancelled)
         if self.limits.sizes and not is_eager:
             return judge_growth(
-                lambda program, size: self._warm(program, False), text, self.wanted, self.limits
+                lambda program, size: warm(program, False), text, self.wanted, self.limits
             )
         if is_eager or not self.limits.compares:
-            return self._warm(text, is_eager)
-        results = self._server.folder / RESULTS_FOLDER
+            return warm(text, is_eager)
+        name = f"{RESULTS_FOLDER}-{threading.get_ident()}"
+        results = self._server.folder / name  # of this thread, because several may probe
         deletion.delete_path(results, inside=self._server.folder)
         try:
             return judge_results(
-                lambda role: self._warm(text, role in UNCOMPILED_ROLES, role), self.wanted
+                lambda role: warm(text, role in UNCOMPILED_ROLES, role, results), self.wanted
             )
         finally:
             deletion.delete_path(results, inside=self._server.folder)
 
-    def _probe(self, text: str) -> str:
-        self.status.probes += 1
-        self.show_progress()
-        self.has_failed_eager = False
+    def probe(self, text: str, cancelled: threading.Event | None = None) -> ProbeResult:
+        """Run a program as often as its answer needs: eager first, then compiled.
+
+        Several threads may call it.
+        """
+        is_eager_slow = self._is_eager_slow
+        eager: CandidateResult | None = None
+
+        def fails_in_eager() -> bool:
+            nonlocal eager
+            eager = self.run_once(text, is_eager=True, cancelled=cancelled)
+            return eager.verdict.kind != "ok"
+
+        def eager_result() -> ProbeResult:
+            assert eager is not None
+            has_failed = eager.verdict.kind != "unknown"
+            answer = core.OTHER if has_failed else core.UNRESOLVED
+            return ProbeResult(answer, eager, has_failed, eager.cpu_s > SLOW_EAGER_S)
+
         # a comparison has an eager run of its own
         has_eager = not self.limits.compares and not self.limits.is_kernel
-        if has_eager and not self._is_eager_slow and (eager := self._in_eager(text)) != core.PASSES:
-            return eager
-        answer = core.UNRESOLVED
+        if has_eager and not is_eager_slow and fails_in_eager():
+            return eager_result()
         for _ in range(core.repeats_for(self.rate)):
-            judged = self.run_once(text)
-            self.last = judged
-            answer = judged.answer
-            self.has_failed_eager = judged.has_failed_eager
-            if answer not in (core.PASSES, core.UNRESOLVED):
+            judged = self.run_once(text, cancelled=cancelled)
+            if judged.answer not in (core.PASSES, core.UNRESOLVED):
                 break
             if time.monotonic() > self.ends:
                 raise BudgetExhausted
-        if (
-            answer == core.SAME
-            and self._is_eager_slow
-            and has_eager
-            and (eager := self._in_eager(text)) != core.PASSES
-        ):
-            return eager
-        return answer
+        if judged.answer == core.SAME and is_eager_slow and has_eager and fails_in_eager():
+            return eager_result()
+        is_slow = eager is not None and eager.cpu_s > SLOW_EAGER_S
+        return ProbeResult(judged.answer, judged, judged.has_failed_eager, is_slow)
 
-    def _in_eager(self, text: str) -> str:
-        """Return the answer of a run without torch.compile.
-
-        It is ``passes``, ``other`` where the program fails too, or ``unresolved``.
-        """
-        judged = self.run_once(text, is_eager=True)
-        self._is_eager_slow |= judged.cpu_s > SLOW_EAGER_S
-        if judged.verdict.kind == "ok":
-            return core.PASSES
-        self.last = judged
-        self.has_failed_eager = judged.verdict.kind != "unknown"
-        return core.OTHER if self.has_failed_eager else core.UNRESOLVED
-
-    def _warm(self, text: str, is_eager: bool, role: str = "") -> CandidateResult:
+    def _warm(
+        self,
+        text: str,
+        is_eager: bool,
+        role: str = "",
+        results: Path | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> CandidateResult:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
             outcome, folder = self._server.run_program(
-                text, limits, is_eager, role, role_overrides(role, limits)
+                text, limits, is_eager, role, role_overrides(role, limits), results, cancelled
             )
         except ServerLost as problem:
+            if cancelled is not None:
+                raise  # the search runs the program again
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
@@ -304,58 +363,3 @@ class Oracle:
             with host_log.suppress(OSError):  # a full disk must not end the reduction
                 self._file.write(json.dumps(row) + "\n")
                 self._file.flush()
-
-
-def parse_program(text: str) -> ast.Module | None:
-    """Return the tree of a program; None where the text does not compile.
-
-    An example is a ``break`` outside a loop, which parses.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-            compile(tree, run_names.REPRO_FILE, "exec", dont_inherit=True)
-        return tree
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        host_log.log_ignored(problem)
-        return None
-
-
-def top_level_definitions(text: str) -> dict[str, str]:
-    """Return the top-level functions and classes by name, as dumps without their layout."""
-    with host_log.suppress(SyntaxError, ValueError):
-        kinds = (ast.FunctionDef, ast.ClassDef)
-        return {
-            n.name: ast.dump(n)
-            for n in ast.parse(readable.flatten_calls(text)).body
-            if isinstance(n, kinds)
-        }
-    return {}
-
-
-def unknown_names(tree: ast.Module) -> set[str]:
-    """Return the names that the program reads but does not define: each raises a NameError."""
-    defined = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
-    read: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else defined).add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            defined.add(node.name)
-        elif isinstance(node, ast.arg):
-            defined.add(node.arg)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any(a.name == "*" for a in node.names):
-                return set()
-            defined |= {a.asname or a.name.split(".")[0] for a in node.names}
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            defined.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            defined.add(node.rest)
-    return read - defined
-
-
-def count_code_lines(text: str) -> int:
-    """Return the number of lines that are neither empty nor comments."""
-    return sum(1 for row in text.splitlines() if row.strip() and not row.lstrip().startswith("#"))

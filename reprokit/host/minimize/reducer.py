@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce import assertions, readable, subsets
+from reprokit.core.reduce import assertions, ast_edits, readable, subsets
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
@@ -20,8 +21,10 @@ from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PASSES
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle, count_code_lines
+from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
+from reprokit.host.minimize.speculation import Answer
 from reprokit.host.minimize.starting_points import LEVEL_NAMES, StartingPoint, hinted_units
 from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import files, host_log
@@ -244,15 +247,18 @@ class Reducer:
         result.began_nodes = result.began_nodes or len(places)
         hints = hinted_units(graph, self._verdict, self._seen)
         oracle.status.trying = f"which of {len(places)} nodes are needed"
-        implied = subsets.Implied[int](
-            lambda some: self._answer(subgraph.program_of_units(recorded, some)) if some else False
-        )
-        kept = subsets.smallest_subset(
-            places,
-            implied.holds,
-            hints,
-            lambda i: recorded.units[i].kind,
-        )
+
+        def smallest(answer: Answer) -> list[int]:
+            implied = subsets.Implied[int](
+                lambda some: (
+                    _holds(answer(subgraph.program_of_units(recorded, some))) if some else False
+                )
+            )
+            return subsets.smallest_subset(
+                places, implied.holds, hints, lambda i: recorded.units[i].kind
+            )
+
+        kept = oracle.search(smallest)
         if start.properties:
             graph = self._needed_properties(graph, kept, start.properties)
             if self._has_too_many_values:
@@ -322,14 +328,9 @@ class Reducer:
             )
             self._replace_best(text if is_seeded else readable.with_seed(text, failing[0]))
 
-    def _answer(self, text: str) -> bool | None:
-        """Return True for a program with the failure, False for one that does not fail at all."""
-        answer = self._oracle.answer_for(text)
-        return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
-
     def _apply_passes(self, text: str) -> str:
         """Apply the passes until none changes the program, and then those over its names."""
-        edits, numbered = EditMemory(self._answer), ""
+        edits, numbered = EditMemory(), ""
         while text != numbered:
             before = ""
             while text != before:
@@ -341,9 +342,9 @@ class Reducer:
         """Apply every pass once; a pass that raises leaves the program as it was."""
         for name, step in passes:
             self._oracle.status.trying = name
-            edits.begin_pass(text)
             try:
-                text = step(text, edits.shows_failure)
+                text, known = self._oracle.search(functools.partial(_reduce, step, text, edits))
+                edits.update(known)
             except (BudgetExhausted, BadInput, ServerLost, OSError):
                 raise
             except Exception as problem:
@@ -353,6 +354,20 @@ class Reducer:
                     )
                 )
         return text
+
+
+def _reduce(
+    step: Callable[[str, ast_edits.Test], str], text: str, known: EditMemory, answer: Answer
+) -> tuple[str, EditMemory]:
+    """Return what one pass makes of a program, and the edits that are known afterwards."""
+    edits = known.copy(text)
+    reduced = step(text, lambda new: edits.shows_failure(new, lambda: _holds(answer(new))))
+    return reduced, edits
+
+
+def _holds(answer: str) -> bool | None:
+    """Return True for a program with the failure, False for one that does not fail at all."""
+    return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
 
 
 def _with_seeds(start: StartingPoint) -> Iterator[StartingPoint]:

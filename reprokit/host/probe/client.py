@@ -13,6 +13,7 @@ import json
 import os
 import select
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -21,7 +22,6 @@ from typing import Any
 
 import psutil
 
-from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.probe_messages import (
@@ -33,6 +33,7 @@ from reprokit.core.shared.contract.probe_messages import (
 )
 from reprokit.core.shared.contract.serialize import from_json, to_json
 from reprokit.host.probe.candidate import ProbeLimits
+from reprokit.host.probe.probe_watch import ServedClock, dump_stacks
 from reprokit.host.request import run_request
 from reprokit.host.run import launch, run_directory
 from reprokit.host.run.run_directory import RESULTS_FOLDER
@@ -46,12 +47,11 @@ from reprokit.host.system import (
     process_tree,
 )
 from reprokit.host.watch.hang_evidence import HangStacks
-from reprokit.host.watch.stacks import StackDumper
 
 START_TIMEOUT_S = 240.0
-DUMP_ROUNDS = 3
-ROUND_GAP_S = 0.15
 POLL_S = 0.02
+SHARED_POLL_S = 0.005
+"""Seconds for which one of several threads waits for a message of any probe."""
 MAX_MEMORY_SHARE = 0.7
 """The share of the free memory that one probe may use."""
 MAX_FILE_BYTES = 1 << 30
@@ -62,10 +62,59 @@ class ServerLost(Exception):
     """The server ended; the message has the last line of its log."""
 
 
+class ProbeCancelled(Exception):
+    """The probe was ended because its answer is not needed any more."""
+
+
+class _Connection:
+    """The pipes of a server that runs, shared by the threads that wait for a probe."""
+
+    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+        self.child, self.probes_cpu_s = child, 0.0
+        self._rest, self._lock = b"", threading.Lock()
+        self._messages: dict[int | None, list[dict[str, Any]]] = {}
+
+    def send(self, request: ProbeRequest) -> None:
+        """Send a request. Raises OSError if the server has ended."""
+        assert self.child.stdin is not None
+        with self._lock:
+            self.child.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
+            self.child.stdin.flush()
+
+    def poll(self, wait_s: float, number: int | None) -> dict[str, Any]:
+        """Return a message about probe ``number`` that arrives within ``wait_s``, or an empty
+        object. Raises EOFError if the server has ended.
+        """
+        ends = time.monotonic() + wait_s
+        while True:
+            with self._lock:
+                if not self._messages.get(number):
+                    left_s = max(ends - time.monotonic(), 0.0)
+                    self._receive(min(left_s, SHARED_POLL_S))
+                if waiting := self._messages.get(number):
+                    return waiting.pop(0)
+            if time.monotonic() >= ends:
+                return {}
+
+    def _receive(self, wait_s: float) -> None:
+        assert self.child.stdout is not None
+        if not select.select([self.child.stdout], [], [], wait_s)[0]:
+            return
+        data = os.read(self.child.stdout.fileno(), 1 << 16)
+        if not data:
+            raise EOFError
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            value = json.loads(line)
+            if isinstance(value, dict):
+                self._messages.setdefault(value.get("id"), []).append(value)
+
+
 class ProbeServer:
     """A process that has imported torch and forks a child for each probe.
 
-    It starts with the first probe, and again after :class:`ServerLost`.
+    It starts with the first probe, and again after :class:`ServerLost`. Several threads may run
+    probes at once.
     """
 
     def __init__(
@@ -75,12 +124,13 @@ class ProbeServer:
         self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._rest = b""
+        self._connection: _Connection | None = None
+        self._lock = threading.RLock()
         self._number = 0
+        self.at_once = 1
+        """The number of probes that may run at once: each gets its share of the memory."""
         self.cpu_s = 0.0
         """CPU seconds of all probes and starts of the server."""
-        self._probes_cpu_s = 0.0
         self.starts = 0
 
     def __enter__(self) -> ProbeServer:
@@ -96,18 +146,24 @@ class ProbeServer:
         is_eager: bool = False,
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
+        results: Path | None = None,
+        cancelled: threading.Event | None = None,
     ) -> tuple[RunOutcome, Path]:
         """Run a program in a forked child. Return the outcome and the run directory, which the
         caller deletes.
 
-        In a ``role``, the program writes its results to ``RESULTS_FOLDER`` of the server, where the
-        next role compares them.
+        In a ``role``, the program writes its results to ``results``, where the next role compares
+        them; by default ``RESULTS_FOLDER`` of the server.
+
+        Raises:
+            ServerLost: the server has ended.
+            ProbeCancelled: ``cancelled`` was set before the program ended.
         """
-        folder = self._make_folder()
+        probe = self._request(limits, is_eager, role, overrides, results)
+        folder = Path(probe.folder)
         file = files.write_atomically(folder / run_names.REPRO_FILE, text)
-        request = self._request(folder, limits, is_eager, role, overrides)
-        request = dataclasses.replace(request, file=str(file))
-        return self._run_with_cache(request, folder, limits), folder
+        probe = dataclasses.replace(probe, file=str(file))
+        return self._run_with_cache(probe, limits, cancelled), folder
 
     def run_target(
         self,
@@ -118,71 +174,74 @@ class ProbeServer:
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[RunOutcome, Path]:
         """Run a factory target in a forked child, as :meth:`run_program` does."""
-        folder = self._make_folder()
-        probe = self._request(folder, limits, is_eager, role, overrides)
+        probe = self._request(limits, is_eager, role, overrides, None)
         probe = dataclasses.replace(probe, target=run_request.factory_spec(request))
-        return self._run_with_cache(probe, folder, limits), folder
+        return self._run_with_cache(probe, limits, None), Path(probe.folder)
 
     def _request(
         self,
-        folder: Path,
         limits: ProbeLimits,
         is_eager: bool,
         role: str,
         overrides: Mapping[str, Any] | None,
+        results: Path | None,
     ) -> ProbeRequest:
+        with self._lock:
+            if self._connection is None:
+                self._start()
+            self._number += 1
+            number = self._number
+        folder = self.folder / f"probe-{number:04d}"
+        deletion.delete_path(folder, inside=self.folder)
+        run_directory.make_folders(folder)
+        share = MAX_MEMORY_SHARE / self.at_once
         return ProbeRequest(
-            id=self._number,
+            id=number,
             folder=str(folder),
             is_eager=is_eager,
             overrides=dict(overrides or {}),
             role=role,
-            results=str(self.folder / RESULTS_FOLDER),
+            results=str(results or self.folder / RESULTS_FOLDER),
             stop=limits.stop,
             is_backward=limits.is_backward,
-            memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
+            memory_bytes=int(psutil.virtual_memory().available * share),
             file_bytes=MAX_FILE_BYTES,
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
 
-    def _make_folder(self) -> Path:
-        if self._child is None:
-            self._start()
-        self._number += 1
-        folder = self.folder / f"probe-{self._number:04d}"
-        deletion.delete_path(folder, inside=self.folder)
-        run_directory.make_folders(folder)
-        return folder
-
     def _run_with_cache(
-        self, request: ProbeRequest, folder: Path, limits: ProbeLimits
+        self, request: ProbeRequest, limits: ProbeLimits, cancelled: threading.Event | None
     ) -> RunOutcome:
+        folder = Path(request.folder)
         compiler_cache.link_cache(self._cache, folder / run_names.CACHE_FOLDER)
         try:
-            return self._run(request, folder, limits)
+            return self._run(request, folder, limits, cancelled)
+        except BaseException:  # the caller does not know the folder
+            deletion.delete_path(folder, inside=self.folder)
+            raise
         finally:
             deletion.delete_path(folder / run_names.CACHE_FOLDER, inside=self.folder)
             compiler_cache.delete_partial_headers()
 
     def close(self) -> None:
         """End the server and its children."""
-        child, self._child = self._child, None
-        with interrupts.blocked():
-            self._end(child)
+        with self._lock:
+            connection, self._connection = self._connection, None
+            with interrupts.blocked():
+                self._end(connection)
 
-    def _end(self, child: subprocess.Popen[bytes] | None) -> None:
-        if child is not None:
+    def _end(self, connection: _Connection | None) -> None:
+        if connection is not None:
+            child = connection.child
             process_tree.kill_process_tree(child.pid, self._run_id)
             _, _, used = os.wait4(child.pid, 0)
             child.returncode = 0
             # the usage of its children was added before
-            self.cpu_s += max(used.ru_utime + used.ru_stime - self._probes_cpu_s, 0.0)
-            self._probes_cpu_s = 0.0
+            self.cpu_s += max(used.ru_utime + used.ru_stime - connection.probes_cpu_s, 0.0)
         self._stack.close()
 
     def _start(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._rest = b""
         self._run_id = uuid.uuid4().hex
         self.starts += 1
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +265,7 @@ class ProbeServer:
         compiler_cache.copy_cache(kept, self._cache)
         spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(self._cache))))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
-        self._child = subprocess.Popen(
+        child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -214,7 +273,9 @@ class ProbeServer:
             env=environ,
             start_new_session=True,
         )
-        ready: ServerReady = from_json(ServerReady, self._receive(START_TIMEOUT_S))
+        self._connection = _Connection(child)
+        message = self._receive(self._connection, START_TIMEOUT_S, None)
+        ready: ServerReady = from_json(ServerReady, message)
         if not ready.ready or ready.threads != 1:
             self.close()
             raise ServerLost(
@@ -222,30 +283,49 @@ class ProbeServer:
             )
         compiler_cache.keep_cache(self._cache, kept)
 
-    def _run(self, request: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
+    def _run(
+        self,
+        request: ProbeRequest,
+        folder: Path,
+        limits: ProbeLimits,
+        cancelled: threading.Event | None,
+    ) -> RunOutcome:
         started = time.time()
-        self._send(request)
-        pid = from_json(ProbeStarted, self._receive(START_TIMEOUT_S, request.id)).pid
-        clock = _Clock(pid)
+        connection = self._connection
+        if connection is None:
+            raise ServerLost("the probe server was closed")
+        try:
+            connection.send(request)
+        except OSError as problem:
+            raise self._lost(connection) from problem
+        message = self._receive(connection, START_TIMEOUT_S, request.id)
+        pid = from_json(ProbeStarted, message).pid
+        clock = ServedClock(pid)
         end, stacks, message = "ended", HangStacks(), {}
         try:
-            while not (message := self._poll(POLL_S, request.id)):
+            while not (message := self._poll(connection, POLL_S, request.id)):
                 interrupts.raise_if_interrupted()
                 clock.update()
+                if cancelled is not None and cancelled.is_set():
+                    end = "cancelled"
+                    break
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
                     if limits.wants_stacks:
-                        stacks = _dump(folder, pid)
+                        stacks = dump_stacks(folder, pid)
                     break
         finally:
             if not message:
                 # the server has not reaped the child, so no other process has its pid
                 process_tree.kill_processes(pid, process_tree.family_of(pid))
         if not message:
-            message = self._receive(REAP_TIMEOUT_S, request.id)
+            message = self._receive(connection, REAP_TIMEOUT_S, request.id)
         ended: ProbeEnded = from_json(ProbeEnded, message)
-        self.cpu_s += ended.cpu_s
-        self._probes_cpu_s += ended.cpu_s
+        with self._lock:
+            self.cpu_s += ended.cpu_s
+            connection.probes_cpu_s += ended.cpu_s
+        if end == "cancelled":
+            raise ProbeCancelled
         return RunOutcome(
             exit_status=ended.status if end == "ended" else None,
             is_timed_out=end == "deadline",
@@ -267,83 +347,32 @@ class ProbeServer:
             missing=(),
         )
 
-    def _send(self, request: ProbeRequest) -> None:
-        assert self._child is not None and self._child.stdin is not None
-        try:
-            self._child.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
-            self._child.stdin.flush()
-        except OSError as problem:
-            raise self._lost() from problem
-
-    def _receive(self, timeout_s: float, number: int | None = None) -> dict[str, Any]:
+    def _receive(
+        self, connection: _Connection, timeout_s: float, number: int | None
+    ) -> dict[str, Any]:
         """Return the next message about probe ``number``. Raises ServerLost if the server ends or
         sends none in time.
         """
         end = time.monotonic() + timeout_s
-        while not (message := self._poll(0.5, number)):
+        while not (message := self._poll(connection, 0.5, number)):
             if time.monotonic() > end:
-                raise self._lost()
+                raise self._lost(connection)
         return message
 
-    def _poll(self, wait_s: float, number: int | None = None) -> dict[str, Any]:
-        """Return a message about probe ``number`` that arrives within ``wait_s``, or an empty
-        object.
-        """
-        assert self._child is not None and self._child.stdout is not None
-        if b"\n" not in self._rest:
-            if not select.select([self._child.stdout], [], [], wait_s)[0]:
-                return {}
-            data = os.read(self._child.stdout.fileno(), 1 << 16)
-            if not data:
-                raise self._lost()
-            self._rest += data
-            if b"\n" not in self._rest:
-                return {}
-        line, _, self._rest = self._rest.partition(b"\n")
-        value = json.loads(line)
-        # a late message about a probe that was interrupted is dropped
-        return value if isinstance(value, dict) and value.get("id") == number else {}
+    def _poll(self, connection: _Connection, wait_s: float, number: int | None) -> dict[str, Any]:
+        try:
+            return connection.poll(wait_s, number)
+        except (EOFError, OSError, ValueError) as problem:
+            raise self._lost(connection) from problem
 
-    def _lost(self) -> ServerLost:
+    def _lost(self, connection: _Connection) -> ServerLost:
+        """Close the connection, unless a different thread did, and return the exception."""
         line = self._last_log_line()
-        self.close()
+        with self._lock:
+            if self._connection is connection:
+                self.close()
         return ServerLost(f"the probe server ended: {line}")
 
     def _last_log_line(self) -> str:
         rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()
         return cuts.cut_head(rows[-1], 300) if rows else "its log is empty"
-
-
-class _Clock:
-    """Counts seconds, without those in which a process and its descendants wait for a CPU."""
-
-    EVERY_S = 0.1
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self.served_s = pid, 0.0
-        self._at, self._before = time.monotonic(), (0.0, 0.0)
-
-    def update(self) -> None:
-        passed = time.monotonic() - self._at
-        if passed < self.EVERY_S:
-            return
-        self._at += passed
-        ran = waited = 0.0
-        for process in process_tree.family_of(self._pid):
-            own_ran, own_waited = process_tree.cpu_seconds(process.pid)
-            ran, waited = ran + own_ran, waited + own_waited
-        now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
-        self._before = ran, waited
-        self.served_s += min(passed, 2.0) * process_tree.cpu_share(now_ran, now_waited, passed)
-
-
-def _dump(folder: Path, pid: int) -> HangStacks:
-    dumper = StackDumper(folder)
-    try:
-        for _ in range(DUMP_ROUNDS):
-            dumper.dump_round([pid])
-            dumper.dump_by_signal([pid], dumper.number)
-            time.sleep(ROUND_GAP_S)
-        return HangStacks(tuple(dumper.dumps), Evidence(), dumper.describe_problems())
-    finally:
-        dumper.close()

@@ -62,6 +62,9 @@ def deferred() -> Iterator[None]:
 def blocked() -> Iterator[None]:
     """Defer interrupts in this block, even inside :func:`allowed`: a clean-up is not cancelled."""
     global _is_allowed
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is interrupted
+        return
     before, _is_allowed = _is_allowed, False
     try:
         yield

@@ -117,17 +117,21 @@ def test_a_rejected_edit_is_not_tested_again() -> None:
     """The edit is known by its lines, also after other lines have changed."""
     asked: list[str] = []
 
-    def answer(text: str) -> bool | None:
-        asked.append(text)
-        return "needed" in text if "invalid" not in text else None
+    def shows(edits: EditMemory, text: str) -> bool:
+        def ask() -> bool | None:
+            asked.append(text)
+            return "needed" in text if "invalid" not in text else None
 
-    edits = EditMemory(answer)
-    edits.begin_pass("a\nneeded\nb\n")
-    assert not edits.shows_failure("a\nb\n")
-    assert edits.shows_failure("needed\nb\n")
-    assert not edits.shows_failure("b\n")
-    assert not edits.shows_failure("needed\ninvalid\n")
-    assert not edits.shows_failure("needed\ninvalid\n")
+        return edits.shows_failure(text, ask)
+
+    memory = EditMemory()
+    edits = memory.copy("a\nneeded\nb\n")
+    assert not shows(edits, "a\nb\n")
+    assert shows(edits, "needed\nb\n")
+    assert not shows(edits, "b\n")
+    assert not shows(edits, "needed\ninvalid\n")
+    assert not shows(edits, "needed\ninvalid\n")
     assert asked == ["a\nb\n", "needed\nb\n", "needed\ninvalid\n", "needed\ninvalid\n"]
-    edits.begin_pass("needed\n")
-    assert not edits.shows_failure("") and len(asked) == 4
+    assert not shows(memory.copy("needed\n"), "") and len(asked) == 5
+    memory.update(edits)
+    assert not shows(memory.copy("needed\n"), "") and len(asked) == 5

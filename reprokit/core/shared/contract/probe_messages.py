@@ -47,7 +47,7 @@ class ProbeRequest:
     role: str = ""
     """The side of a comparison; empty if results are not recorded."""
     results: str = ""
-    """The folder of the results of all roles."""
+    """The folder of the results of all roles of one program."""
     stop: str | None = None
     """The phase after which the compile is ended."""
     is_backward: bool = False
@@ -76,5 +76,3 @@ class ProbeEnded:
     """The exit status of the child; negative is a signal."""
     cpu_s: float
     peak_rss_bytes: int
-    strays: int = 0
-    """Processes that the child started and did not end."""

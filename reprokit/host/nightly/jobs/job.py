@@ -25,7 +25,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from reprokit.host.minimize.oracle import count_code_lines
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.nightly.jobs import job_schema
 from reprokit.host.nightly.jobs.job_result import (
     HEALTHY,
