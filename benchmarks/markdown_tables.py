@@ -20,8 +20,6 @@ _BLOCK = re.compile(
     r"^<!-- table: (?P<name>[\w-]+) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE
 )
 GPU_COMMAND = "nox -s gpu -- --gpu-results benchmarks/results/gpu.json"
-NOT_MEASURED = {"gpu": f"Not measured yet. Command: `{GPU_COMMAND}`."}
-"""Tables whose result needs a machine that was not there yet, and what they say until then."""
 _NAMES = {"python": "Python", "triton": "Triton"}
 
 
@@ -86,9 +84,7 @@ def current_text(document: Path = DOCUMENT) -> tuple[str, list[str]]:
 
     def fresh(match: re.Match[str]) -> str:
         name = match["name"]
-        if name in NOT_MEASURED and name not in results:
-            body = f"{NOT_MEASURED[name]}\n"
-        elif name in results:
+        if name in results:
             body = "\n".join(result_lines(read_result(results[name]))) + "\n"
         else:
             problems.append(f"the table {name} has no result in benchmarks/results")

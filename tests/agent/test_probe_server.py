@@ -56,3 +56,27 @@ def test_a_server_on_a_machine_with_a_gpu_imports_and_compiles_nothing(tmp_path:
         "False False",
         "True",
     ], done.stdout + done.stderr
+
+
+IN_CHILD = """
+import torch
+from reprokit.agent.serve import gpu_driver
+ones = torch.ones
+torch.ones = lambda *size, device: {body}
+print(gpu_driver.works_in_child())
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "works"), [("ones(*size)", True), ("ones(9)", False), ("1 / 0", False)]
+)
+def test_a_child_shows_whether_the_driver_survives_a_fork(body: str, works: bool) -> None:
+    """It computes on the GPU. Here the CPU takes its place."""
+    done = subprocess.run(
+        [sys.executable, "-c", IN_CHILD.format(body=body)],
+        env=clean_environ(PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [str(works)], done.stdout + done.stderr

@@ -11,8 +11,10 @@ import pytest
 
 from reprokit.core.judge.hangs.hang_causes import diagnose_hang
 from reprokit.core.judge.hangs.thread_facts import is_gpu_wait
+from reprokit.core.judge.hangs.waiting import is_running
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.stacks.frames import normalise_frames
+from reprokit.core.judge.stacks.location import phase_at_work
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.observation import Observation
@@ -89,6 +91,14 @@ WAITS = {
     "a stream": Frame(SITE + "torch/cuda/streams.py", "Stream.synchronize", 1),
     "torch.accelerator": Frame(SITE + "torch/accelerator/__init__.py", "synchronize", 1),
     "item()": Frame("/home/bob/train.py", "step", 1),
+    "a launch": Frame("/home/bob/train.py", "step", 1),
+}
+
+
+NATIVE = {
+    "item()": ("0x7f", "_local_scalar_dense_cuda", PYTHON_MARK),
+    # of an H200: the first launch of a kernel loads its code, which waits for the running kernel
+    "a launch": ("0x7f", "clock_gettime", "0x7f", "cuLaunchKernel", "cudaLaunchKernel"),
 }
 
 
@@ -96,7 +106,7 @@ WAITS = {
 @pytest.mark.parametrize("share", [1.0, 0.0, None])
 def test_a_wait_for_a_gpu_is_recognised(name: str, share: float | None) -> None:
     """Torch waits in a busy loop. The detail has the use of each GPU that the driver reports."""
-    native = ("0x7f", "_local_scalar_dense_cuda", PYTHON_MARK) if name == "item()" else ()
+    native = NATIVE.get(name, ())
     state = ThreadState(1, states="RRR", want=0.98, native=native)
     frames = (WAITS[name], Frame("/home/bob/train.py", "main", 9))
     process = ProcessState(1, 0, "python train.py", "RRR", threads=(state,), gil_age_s=0.1)
@@ -104,11 +114,22 @@ def test_a_wait_for_a_gpu_is_recognised(name: str, share: float | None) -> None:
     assert evidence_from_json(json.loads(json.dumps(to_json(evidence)))).gpus == evidence.gpus
     stack = ThreadStack(1, "MainThread", frames, is_main=True, tid=1)
     dumps = tuple(Dump(n, "py-spy", 1, (stack,)) for n in (1, 2))
-    cause = diagnose_hang(Observation(main_pid=1, dumps=dumps, evidence=evidence))
-    assert cause.name == "gpu-wait", cause
+    seen = Observation(main_pid=1, dumps=dumps, evidence=evidence)
+    cause = diagnose_hang(seen)
+    assert cause.name == "gpu-wait" and not is_running(seen), cause
     use = {1.0: "GPU 0 is busy", 0.0: "GPU 0 is idle", None: ""}[share]
     assert use in cause.detail and ("GPU 0" in cause.detail) is (share is not None)
-    assert is_gpu_wait(normalise_frames(frames)) is (name != "item()")
+    assert is_gpu_wait(normalise_frames(frames)) is (name not in NATIVE)
+
+
+def test_the_frames_of_python_m_are_no_import() -> None:
+    """A wait below ``python -m`` is of the program; one below the import machinery is an import."""
+    wait = WAITS["torch.cuda"]
+    for function, phase in (("_run_code", "eager"), ("_find_and_load", "import")):
+        frames = (wait, Frame("<frozen>", function, 1))
+        stack = ThreadStack(1, "MainThread", frames, is_main=True, tid=1)
+        dumps = tuple(Dump(n, "py-spy", 1, (stack,)) for n in (1, 2))
+        assert phase_at_work(Observation(main_pid=1, dumps=dumps))[0] == phase
 
 
 class _Refused(Exception):

@@ -103,7 +103,7 @@ def hanging_kernel():
 
 @triton.jit
 def far_kernel(out, distance):
-    tl.store(out + distance, 1.0)
+    tl.store(out + tl.load(distance), 1.0)
 
 
 def illegal_access():
@@ -114,7 +114,7 @@ def illegal_access():
             far_kernel[(1,)](x, distance)
         return x + 1
 
-    return call, (torch.ones(64, device="cuda"), 1 << 42)
+    return call, (torch.ones(64, device="cuda"), torch.tensor([1 << 42], device="cuda"))
 
 
 def mutated_input():
@@ -138,7 +138,7 @@ def out_of_memory():
     """Allocate more than any device has, in compiled code."""
 
     def call(x):
-        return torch.zeros(1 << 44, device="cuda") + x
+        return torch.zeros(1 << 38, device="cuda") + x
 
     print(torch.compile(call)(torch.ones((), device="cuda")).sum())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import signal
 from collections.abc import Iterator
 
 from .. import simulate
@@ -20,7 +21,10 @@ DEVICE_FILES = {
 }
 """Name in ``torch.version`` -> patterns of the device files that the driver of this build opens."""
 _OPENED = ("/dev/nvidia-uvm", "/dev/dxg", "/dev/kfd", "/dev/dri/")
-"""Files that a driver opens for a program that computes. NVML opens others."""
+"""Files that a driver opens for a program that computes. NVML opens others, except on some
+machines: on an H200 with driver 580 it opened ``/dev/nvidia-uvm`` and left a thread.
+"""
+CHILD_TIMEOUT_S = 60
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """With this variable, ``torch.cuda.is_available`` asks NVML, which does not start the driver."""
 
@@ -59,3 +63,20 @@ def is_started() -> bool:
             if os.readlink(f"/proc/self/fd/{number}").startswith(_OPENED):
                 return True
     return False
+
+
+def works_in_child() -> bool:
+    """Return whether a forked child can compute on the GPU, whatever this process has opened."""
+    import torch
+
+    device = next((name for name in ("cuda", "xpu") if getattr(torch.version, name, None)), "cuda")
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            signal.alarm(CHILD_TIMEOUT_S)  # its default action ends a child that waits for a lock
+            status = int(torch.ones(2, device=device).sum().item() != 2)
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(ended) == 0

@@ -127,14 +127,16 @@ def call_that_waits(source_line: str) -> str:
 
 def is_running(seen: Observation) -> bool:
     """Return whether the working thread no longer waits: it ran when it was last seen, or its
-    process has ended.
+    process has ended. A thread that waits for a GPU runs all the time.
     """
     process = seen.evidence.process_of_pid(seen.main_pid)
     tid = seen.working_tid or seen.main_pid
     thread = (
         next((t for t in process.threads if t.tid == tid), None) if process is not None else None
     )
-    return thread is None or thread.states.endswith("R")
+    if thread is None:
+        return True
+    return thread.states.endswith("R") and hang_causes.diagnose_hang(seen).name != "gpu-wait"
 
 
 def _stall(state: str, seen: Observation) -> Stall:

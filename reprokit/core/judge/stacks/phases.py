@@ -94,7 +94,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ("dynamo-trace", r"torch/_dynamo/(output_graph|convert_frame)\.py", r".*"),
     ("cache-load", r"torch/compiler/_cache\.py", r".*"),
     ("build", r"<agent>", r"build_target"),
-    ("import", r"<frozen>", r".*"),
+    ("import", r"<frozen>", r"(?!_run_code$|_run_module_as_main$).*"),  # those of python -m
 )
 
 # event name -> phase: the innermost open event that matches decides
