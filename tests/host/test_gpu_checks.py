@@ -146,7 +146,7 @@ def test_without_a_device_each_check_is_skipped_with_the_reason(tmp_path: Path) 
 def test_the_document_says_what_is_not_measured_yet() -> None:
     """Its table is made from the results, or says that there are none."""
     body = markdown_tables.current_text()[0].partition("<!-- table: gpu -->\n")[2]
-    assert body.startswith(("| check | result |", markdown_tables.NOT_MEASURED["gpu"]))
+    assert body.startswith("| check | result |")
     recorded = results.RESULTS / "gpu.json"
     if recorded.exists():
         assert json.loads(recorded.read_text())["measurement"] == "gpu"
