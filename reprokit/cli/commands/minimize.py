@@ -213,7 +213,9 @@ def _minimize_pack(
             with interrupts.allowed():
                 consent.ask_consent(path, reopen.programs_to_run(case), checked, yes, live)
             with cases.create_probe_server(case) as server:
-                result = minimization.minimize_case(case, server, budget, False, live.show_status)
+                result = minimization.minimize_case(
+                    case, server, budget, False, live.show_status, live.show_message
+                )
             new_pack = reopen.write_smaller_pack(opened, result, run) if result.is_proved else None
         finally:
             run.release_lock()

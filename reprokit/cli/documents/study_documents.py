@@ -118,6 +118,7 @@ class MinimizedKeys(TypedDict):
     cpu_s: CpuSeconds
     seconds: float
     budget_s: float
+    first_s: float | None
     proof_s: float
     rate: float
     is_complete: bool

@@ -41,8 +41,11 @@ def minimize_case(
     budget_s: float,
     resume: bool = False,
     show: Callable[[OperationStatus], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> MinimizeResult:
     """Reduce the failure that a run directory recorded; the notes of the result name what failed.
+
+    ``say`` gets one line with the path of the first program that shows the failure.
 
     ``budget_s`` limits the wall-clock time of all but the proof: the start of the server, the
     search for a first program that shows the failure, and the reduction. The time of the proof is
@@ -61,14 +64,16 @@ def minimize_case(
     starts, redactor = cases.starting_points_of_case(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
-        oracle = Oracle(
-            folder, server, case.signature, cases.probe_limits_of(case), case.python, show
-        )
+        # memory that two programs share would change which of them is out of memory
+        cores = 1 if verdict.kind == "oom" else case.processes_at_once
+        limits = cases.probe_limits_of(case)
+        oracle = Oracle(folder, server, case.signature, limits, case.python, show, cores)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
-        job = reducer.Reducer(oracle, result, folder, verdict, case.seen)
-        job.ends = oracle.ends = began + budget_s
+        job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
+        job.began, job.ends = began, began + budget_s
+        oracle.ends = job.ends
         oracle.status.limit_s = budget_s
         oracle.show_progress("starting a server that has imported torch")
         try:

@@ -31,6 +31,8 @@ class MinimizeResult:
     """Wall-clock time of the whole minimization, with the proof."""
     budget_s: float = 0.0
     """The limit of the wall-clock time without the proof."""
+    first_s: float | None = None
+    """Seconds until the first program showed the failure; None if none did."""
     proof_s: float = 0.0
     rate: float = 1.0
     is_complete: bool = False

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,19 @@ from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.speculation import Answer
-from reprokit.host.minimize.starting_points import LEVEL_NAMES, StartingPoint, hinted_units
+from reprokit.host.minimize.starting_points import (
+    LEVEL_NAMES,
+    SEEDS,
+    StartingPoint,
+    hinted_units,
+    with_seeds,
+)
 from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import files, host_log
 
 TRACED = frozenset({"dynamo-trace", "guards"})
 """Phases of failures that every backend shows; the backend "eager" is the fastest to probe."""
 FLAKY_TRIES = 10
-SEEDS = 0, 1, 2
-"""The random seeds that are tried where the drawn values matter."""
 GOOD_LINES = 14
 """If a repro from a graph is not longer than this, the source is not tried."""
 HEALTHY_MULTIPLE = 4.0
@@ -45,6 +49,10 @@ MIN_PASS_S = 15.0
 MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 """The range of drawn integers in the text of a program."""
+QUICK_ROUND_S = 30.0
+"""A round of passes that takes at most this long is always repeated."""
+MIN_LINES_PER_S = 1 / 30
+"""The expected number of lines per second that a longer round must save."""
 USUAL_RANGE = "torch.randint(0, 2, "
 
 
@@ -58,9 +66,10 @@ class Reducer:
         folder: Path,
         verdict: Verdict,
         seen: Observation,
+        say: Callable[[str], None],
     ) -> None:
         self._oracle, self._result, self._folder = oracle, result, folder
-        self._verdict, self._seen = verdict, seen
+        self._verdict, self._seen, self._say = verdict, seen, say
         self._level = self._graph_level = ""
         self._depends_on: list[str] = []
         self._has_too_many_values = False
@@ -68,8 +77,8 @@ class Reducer:
         self._passing: set[str] = set()
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
-        self.ends = float("inf")
-        """Monotonic time at which the budget ends."""
+        self.began, self.ends = time.monotonic(), float("inf")
+        """Monotonic times at which the minimization began, and at which its budget ends."""
         oracle.on_same = self.keep_best
 
     def keep_best(self, text: str) -> None:
@@ -89,6 +98,10 @@ class Reducer:
         self._oracle.status.lines = count_code_lines(text)
         with host_log.suppress(OSError):
             files.write_atomically(self._folder / "best.py", text)
+        if result.first_s is None:
+            result.first_s = round(time.monotonic() - self.began, 1)
+            lines = f"{self._oracle.status.lines} lines"
+            self._say(f"a program of {lines} shows it and is reduced: {self._folder / 'best.py'}")
 
     def reduce_from(self, starts: list[StartingPoint]) -> None:
         """Reduce each starting point, and keep the best program.
@@ -116,9 +129,9 @@ class Reducer:
                 is_own = self._verdict.phase == "backend" and "backend=" in start.text
                 words = ["backend="] * is_own + ["manual_seed"] * (start.level in properties.DRAWS)
                 oracle.begin_program(start.text, carried, words)
-                lacks = [f"the program does not have {what}" for what in start.missing]
-                result.notes += [note for note in lacks if note not in result.notes]
-                seeded = next((s for s in _with_seeds(start) if begins(s)), None)
+                for what in start.missing:
+                    self._note(f"the program does not have {what}")
+                seeded = next((s for s in with_seeds(start) if begins(s)), None)
                 if seeded is None:
                     continue
                 result.began_lines = result.began_lines or count_code_lines(start.text)
@@ -171,7 +184,7 @@ class Reducer:
         return False
 
     def _note(self, note: str) -> None:
-        """Add a note, unless another seed of the same starting point has left it."""
+        """Add a note, unless it was added before."""
         if note not in self._result.notes:
             self._result.notes.append(note)
 
@@ -334,9 +347,25 @@ class Reducer:
         while text != numbered:
             before = ""
             while text != before:
-                before, text = text, self._pass_over(text, PASSES, edits)
+                before, began = text, time.monotonic()
+                text = self._pass_over(text, PASSES, edits)
+                if not self._is_worth_a_round(before, text, time.monotonic() - began):
+                    break
             numbered, text = text, self._pass_over(text, NUMBER_PASSES, edits)
         return self._pass_over(text, NAMING_PASSES, edits)
+
+    def _is_worth_a_round(self, before: str, after: str, seconds: float) -> bool:
+        """Return whether one more round of passes is expected to save enough lines for its time.
+
+        A round saves at most half of what the round before it saved, in a similar time.
+        """
+        saved = count_code_lines(before) - count_code_lines(after)
+        if seconds <= QUICK_ROUND_S or before == after or saved / 2 >= seconds * MIN_LINES_PER_S:
+            return True
+        self._result.notes.append(
+            f"a round of {seconds:.0f} s saved {saved} lines, so no more rounds were tried"
+        )
+        return False
 
     def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:
         """Apply every pass once; a pass that raises leaves the program as it was."""
@@ -348,11 +377,8 @@ class Reducer:
             except (BudgetExhausted, BadInput, ServerLost, OSError):
                 raise
             except Exception as problem:
-                self._result.notes.append(
-                    cuts.cut_head(
-                        f"{name} could not be tried, by a defect of reprokit: {problem!r}", 300
-                    )
-                )
+                why = f"{name} could not be tried, by a defect of reprokit: {problem!r}"
+                self._result.notes.append(cuts.cut_head(why, 300))
         return text
 
 
@@ -368,17 +394,6 @@ def _reduce(
 def _holds(answer: str) -> bool | None:
     """Return True for a program with the failure, False for one that does not fail at all."""
     return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
-
-
-def _with_seeds(start: StartingPoint) -> Iterator[StartingPoint]:
-    """Yield a starting point with each seed, if its random values may matter."""
-    if start.graph is None or start.level not in properties.DRAWS:
-        yield start
-        return
-    for seed in SEEDS:
-        graph = dataclasses.replace(start.graph, seed=seed)
-        text = subgraph.program_of_units(graph, start.units)
-        yield dataclasses.replace(start, graph=graph, text=text)
 
 
 def _seeds(seeds: list[int]) -> str:

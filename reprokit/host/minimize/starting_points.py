@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ FUNCTION_TRANSFORM = "torch._functorch."
 """The calls into which Dynamo traces ``torch.func``. They push and pop levels of the transforms, so
 a program that has them is not traced again: its inputs are wrapped tensors without storage.
 """
+SEEDS = 0, 1, 2
+"""The random seeds that are tried where the drawn values matter."""
 LEVEL_NAMES = {
     "descriptor": "graph that Dynamo saw, with inputs like the recorded ones,",
     "exact": "graph that Dynamo saw, with inputs in exactly the recorded range,",
@@ -227,3 +230,14 @@ def _graph(
         recorded.get("definitions"),
         recorded.get("undefined"),
     )
+
+
+def with_seeds(start: StartingPoint) -> Iterator[StartingPoint]:
+    """Yield a starting point with each seed, if its random values may matter."""
+    if start.graph is None or start.level not in value_properties.DRAWS:
+        yield start
+        return
+    for seed in SEEDS:
+        graph = dataclasses.replace(start.graph, seed=seed)
+        text = subgraph.program_of_units(graph, start.units)
+        yield dataclasses.replace(start, graph=graph, text=text)

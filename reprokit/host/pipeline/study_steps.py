@@ -98,6 +98,7 @@ def minimize_failure(state: State) -> State:
             budget_s,
             state.study.resume,
             calls.show_status,
+            calls.say,
         )
     return with_minimize_notes(dataclasses.replace(state, minimized=result))
 
