@@ -144,12 +144,13 @@ def run_reprokit(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     limit_s: float | None = None,
+    tree: Path = ROOT,
 ) -> ReprokitResult:
-    """Run a command of reprokit, which gets ``--json``, with this source tree on PYTHONPATH."""
+    """Run a command of reprokit, which gets ``--json``, with a source tree on PYTHONPATH."""
     command = [*REPROKIT, *with_json_option(words)]
-    variables = {"PYTHONPATH": str(ROOT), **(environ or os.environ)}
-    if str(ROOT) not in variables["PYTHONPATH"].split(os.pathsep):
-        variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), variables["PYTHONPATH"]])
+    variables = {"PYTHONPATH": str(tree), **(environ or os.environ)}
+    if str(tree) not in variables["PYTHONPATH"].split(os.pathsep):
+        variables["PYTHONPATH"] = os.pathsep.join([str(tree), variables["PYTHONPATH"]])
     child = run_child(command, environ=variables, cwd=cwd, limit_s=limit_s)
     try:
         answer = json.loads(child.out[child.out.index("{") :])
