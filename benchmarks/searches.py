@@ -50,7 +50,8 @@ def prob_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
 def counter_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
     """Leave out blocks whose size decreases from round to round as in :func:`prob_dd`.
 
-    Zhang, Tian, Xu, Sun and others: Deep Dive into Probabilistic Delta Debugging, ISSTA 2024 (CDD).
+    Zhang, Xu, Tian, Cheng and Sun: Deep Dive into Probabilistic Delta Debugging: Insights and
+    Simplifications, 2024. They call it CDD.
     """
     kept, probability, size = list(things), FIRST_PROBABILITY, 0
     while size != 1:
@@ -69,7 +70,7 @@ def counter_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
 def weighted_ddmin(things: Sequence[T], holds: Holds[T], weight: Callable[[T], float]) -> list[T]:
     """Leave out blocks of equal weight, such as the length of their text, as :func:`ddmin` does.
 
-    Zhou, Xu, Zhang and others: WDD: Weighted Delta Debugging, ICSE 2025.
+    Zhou, Xu, Zhang, Tian and Sun: WDD: Weighted Delta Debugging, ICSE 2025.
     """
     kept, blocks = list(things), 2
     while len(kept) >= 2:

@@ -6,12 +6,16 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..core.shared import cuts
+
+COLLECT_ENV_TIMEOUT_S = 40
+"""Less than the host waits for the whole inventory; collect_env took 6.8 s on a loaded machine."""
 
 
 def collect_inventory() -> dict[str, dict[str, Any]]:
@@ -35,6 +39,7 @@ def collect_inventory() -> dict[str, dict[str, Any]]:
         "log_names": _log_names,
         "symmetric_memory": _symmetric_memory,
         "ptxas": _ptxas,
+        "collect_env": _collect_env,
     }
     if importlib.util.find_spec("triton") is None:  # as with most CPU builds of torch
         del collectors["triton"], collectors["ptxas"]
@@ -94,6 +99,26 @@ def _log_names() -> list[str]:
 
     registry = internal.log_registry
     return sorted({*registry.log_alias_to_log_qnames, *registry.artifact_names})
+
+
+def _collect_env() -> str:
+    """Return the output of ``python -m torch.utils.collect_env``, without another import of torch.
+
+    Raises:
+        TimeoutError: a tool that it runs, such as nvidia-smi, does not answer.
+    """
+    from torch.utils import collect_env
+
+    def end(number: int, frame: object) -> None:
+        raise TimeoutError(f"it did not end within {COLLECT_ENV_TIMEOUT_S} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(COLLECT_ENV_TIMEOUT_S)
+    try:
+        return str(collect_env.get_pretty_env_info())
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _symmetric_memory() -> dict[str, str]:

@@ -55,9 +55,6 @@ def collect_facts(
         queries["inventory"] = lambda: json.loads(
             cached_answer("inventory", python, lambda: _inventory(python, folder), max_age_s)
         )
-        queries["collect_env"] = lambda: cached_answer(
-            "collect_env", python, lambda: _collect_env(python), max_age_s
-        )
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -147,10 +144,6 @@ def _rocm() -> str | None:
 
 def _inventory(python: str, folder: Path | None) -> str:
     return json.dumps(query_agent(python, ["env"], QUERY_TIMEOUT_S, folder))
-
-
-def _collect_env(python: str) -> str:
-    return run_for_output([python, "-m", "torch.utils.collect_env"], QUERY_TIMEOUT_S)
 
 
 MACHINE_PROBES: dict[str, Callable[[], Any]] = {
