@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
+import shutil
 from pathlib import Path
 
 from reprokit.core.judge import machine_limits
@@ -55,6 +57,7 @@ def run_target(state: State) -> State:
     calls.say(f"running {request.target.words}; its files are in {path}")
     try:
         first = run_cache_stages.request_of_first_run(request, path)
+        _share_compiler_checks(first, path)
         outcome = supervise.run_target_once(
             eager_vs_compiled.request_with_results(first, path),
             path,
@@ -81,6 +84,23 @@ def run_target(state: State) -> State:
     if not outcome.is_interrupted:
         refuse_bad_target(state.journals, path)
     return state
+
+
+def _share_compiler_checks(request: Request, path: Path) -> None:
+    """Copy what an earlier run asked the C++ compiler about this machine into the empty cache of
+    the run: no graph, and no code of a target.
+    """
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    if name in os.environ or name in request.variables:
+        return
+    python = request.python
+    if request.target.kind == "command":
+        program = shutil.which(request.target.command[0]) or ""
+        if not Path(program).name.startswith("python"):
+            return
+        python = program
+    kept = compiler_cache.kept_cache_folder(python)
+    compiler_cache.copy_cache(kept, path / run_names.CACHE_FOLDER)
 
 
 def _over_limit(problem: Exception, request: Request) -> Exception:
