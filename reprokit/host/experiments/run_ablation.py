@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,30 +89,43 @@ class AblationRunner:
         """Run every variant; a step whose server is lost is unresolved."""
         steps = []
         status = OperationStatus(ABLATING, total=len(variants))
-        for number, variant in enumerate(variants, 1):
-            status.trying, status.done = variant.name, number
-            show(status)
+        # runs whose results are compared share a folder of results
+        at_once = 1 if self._limits.compares else self._server.at_once
+        with ThreadPoolExecutor(min(at_once, len(variants)) or 1) as pool:
+            ended = [pool.submit(self._step_of, variant) for variant in variants]
+            try:
+                for number, (variant, step) in enumerate(zip(variants, ended, strict=True), 1):
+                    status.trying, status.done = variant.name, number
+                    show(status)
+                    steps.append(step.result())
+            finally:
+                pool.shutdown(cancel_futures=True)
+        return Ablation(tuple(steps))
+
+    def _step_of(self, variant: CompileVariant) -> AblationStep:
+        try:
             try:
                 judged = self.run_variant(variant)
-                step = AblationStep(
-                    variant.name,
-                    variant.group,
-                    judged.answer,
-                    judged.verdict.kind,
-                    judged.signature.title,
-                    round(judged.seconds, 2),
-                    round(judged.cpu_s, 2),
-                )
-            except ServerLost as problem:
-                step = AblationStep(
-                    variant.name,
-                    variant.group,
-                    same_failure.UNRESOLVED,
-                    "unknown",
-                    cuts.cut_head(str(problem), 200),
-                )
-            steps.append(step)
-        return Ablation(tuple(steps))
+            except ServerLost as lost:  # a variant that ran at the same time may have ended it
+                host_log.log_ignored(lost)
+                judged = self.run_variant(variant)
+        except ServerLost as problem:
+            return AblationStep(
+                variant.name,
+                variant.group,
+                same_failure.UNRESOLVED,
+                "unknown",
+                cuts.cut_head(str(problem), 200),
+            )
+        return AblationStep(
+            variant.name,
+            variant.group,
+            judged.answer,
+            judged.verdict.kind,
+            judged.signature.title,
+            round(judged.seconds, 2),
+            round(judged.cpu_s, 2),
+        )
 
     def run_variant(self, variant: CompileVariant) -> CandidateResult:
         """Run the program as ``variant`` compiles it, and judge the run."""

@@ -136,14 +136,14 @@ def why_not_minimizable(verdict: Verdict) -> str:
 
 def create_probe_server(case: MinimizeCase) -> ProbeServer:
     """Return the probe server of a case; it starts with its first request."""
-    if case.seen.kernel:
-        return ProbeServer(case.run_path / SERVER, case.python, "triton")
-    return ProbeServer(
-        case.run_path / SERVER,
-        case.python,
-        _depth(case.verdict, starting_points_of_case(case)),
-        case.gpu,
-    )
+    depth = "triton"
+    if not case.seen.kernel:
+        depth = _depth(case.verdict, starting_points_of_case(case))
+    gpu = None if case.seen.kernel else case.gpu
+    server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu)
+    # memory that two programs share would change which of them is out of memory
+    server.at_once = 1 if case.verdict.kind == "oom" else case.processes_at_once
+    return server
 
 
 def starting_points_of_case(case: MinimizeCase) -> list[starting_points.StartingPoint]:

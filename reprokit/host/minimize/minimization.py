@@ -64,10 +64,8 @@ def minimize_case(
     starts, redactor = cases.starting_points_of_case(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
-        # memory that two programs share would change which of them is out of memory
-        cores = 1 if verdict.kind == "oom" else case.processes_at_once
         limits = cases.probe_limits_of(case)
-        oracle = Oracle(folder, server, case.signature, limits, case.python, show, cores)
+        oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)

@@ -79,13 +79,9 @@ class Oracle:
         limits: ProbeLimits,
         python: str,
         show: Callable[[OperationStatus], None] | None = None,
-        cores: int = 1,
     ) -> None:
-        """``folder`` keeps the answers; ``limits`` hold for each compiled run. At most ``cores``
-        probes run at once.
-        """
-        self._speculation = Speculation[ProbeResult](self, cores)
-        server.at_once = cores
+        """``folder`` keeps the answers; ``limits`` hold for each compiled run."""
+        self._speculation = Speculation[ProbeResult](self, server.at_once)
         self.wanted, self.limits, self.python = wanted, limits, python
         self.status = OperationStatus("reducing", is_search=True)
         self.ends = float("inf")

@@ -179,8 +179,8 @@ class _Ahead(Generic[R]):
     def _run_ahead(self, generation: int) -> None:
         try:
             self._search(lambda text: self._guess(text, generation))
-        except _Stopped:
-            return
+        except _Stopped as stopped:
+            host_log.log_ignored(stopped)
         except Exception as problem:  # the search itself reports it
             host_log.log_ignored(problem)
 
