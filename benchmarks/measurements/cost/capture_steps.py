@@ -27,6 +27,7 @@ from typing import Any
 from ...cases.minimization_cases import FAILURES
 from ...harness import (
     ROOT,
+    ChildResult,
     ReprokitResult,
     quiet_environ,
     run_child,
@@ -158,22 +159,26 @@ def measure_case(case: Case, beside: Path | None) -> dict[str, Any]:
         )
         older = _capture(case, script, folder / "older", beside) if beside else {}
         newer = _capture(case, script, folder / "newer", ROOT)
-    row: dict[str, Any] = {
-        "plain_cpu_s": round(plain.cpu_s, 2),
-        "plain_wall_s": round(plain.wall_s, 2),
-        **{f"old_{key}": value for key, value in older.items()},
-        **newer,
-    }
-    for prefix in ("old_", ""):
-        if f"{prefix}cpu_s" in row:
-            row[f"{prefix}ratio"] = round(row[f"{prefix}cpu_s"] / plain.cpu_s, 2)
+    for captured in (older, newer):
+        if captured:
+            captured["ratio"] = round(captured["cpu_s"] / plain.cpu_s, 2)
     show_progress(
-        f"{row['verdict']}: plain {plain.cpu_s:.1f} CPU s; capture {row['cpu_s']:.1f} CPU s in"
-        f" {row['wall_s']:.0f} s, {row['probes']} probes, {row['lines']} lines; before:"
-        f" {row.get('old_cpu_s')} CPU s in {row.get('old_wall_s')} s, {row.get('old_probes')}"
-        f" probes, {row.get('old_lines')} lines"
+        f"{newer['verdict']}: plain {plain.cpu_s:.1f} CPU s; capture {newer['cpu_s']:.1f} CPU s in"
+        f" {newer['wall_s']:.0f} s, {newer['probes']} probes, {newer['lines']} lines; before:"
+        f" {older.get('cpu_s')} CPU s in {older.get('wall_s')} s, {older.get('probes')} probes,"
+        f" {older.get('lines')} lines"
     )
-    return row
+    return _row(plain, older, newer)
+
+
+def _row(plain: ChildResult, older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of the table, and in ``steps`` everything that was measured."""
+    cells = {f"old_{key}": value for key, value in older.items()} | newer
+    return {
+        "plain_cpu_s": round(plain.cpu_s, 2),
+        **{column.key: cells[column.key] for column in COLUMNS if column.key in cells},
+        "steps": {"plain_s": round(plain.wall_s, 2), "before": older, "now": newer},
+    }
 
 
 def _capture(case: Case, script: Path, output: Path, tree: Path) -> dict[str, Any]:
