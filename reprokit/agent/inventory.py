@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
 import platform
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from ..core.shared import cuts
 
-COLLECT_ENV_TIMEOUT_S = 40
+COLLECT_ENV_TIMEOUT_S = 30.0
 """Less than the host waits for the whole inventory; collect_env took 6.8 s on a loaded machine."""
 
 
 def collect_inventory() -> dict[str, dict[str, Any]]:
     """Return ``{"facts": {...}, "problems": {name: why}}``.
 
-    It imports torch and runs ptxas. It uses no device. A fact that cannot be collected is a
-    problem, and the other facts are still collected. Without Triton, there are no facts about it.
+    It imports torch and runs ptxas. Only collect_env, in a child, uses a device. A fact that cannot
+    be collected is a problem, and the other facts are still collected. Without Triton, there are no
+    facts about it.
     """
     facts: dict[str, object] = {}
     problems: dict[str, str] = {}
@@ -104,21 +108,40 @@ def _log_names() -> list[str]:
 def _collect_env() -> str:
     """Return the output of ``python -m torch.utils.collect_env``, without another import of torch.
 
+    It runs in a forked child, because it asks the driver of a GPU, which may not answer.
+
     Raises:
-        TimeoutError: a tool that it runs, such as nvidia-smi, does not answer.
+        TimeoutError: it did not end in time.
     """
     from torch.utils import collect_env
 
-    def end(number: int, frame: object) -> None:
-        raise TimeoutError(f"it did not end within {COLLECT_ENV_TIMEOUT_S} s")
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(COLLECT_ENV_TIMEOUT_S)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        try:
+            text = str(collect_env.get_pretty_env_info())
+            with open(writing, "w", encoding="utf-8") as file:
+                file.write(text)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    parts, ends = [], time.monotonic() + COLLECT_ENV_TIMEOUT_S
     try:
-        return str(collect_env.get_pretty_env_info())
+        while select.select([reading], [], [], max(ends - time.monotonic(), 0.0))[0]:
+            if not (part := os.read(reading, 1 << 16)):
+                break
+            parts.append(part)
+        else:
+            raise TimeoutError(f"it did not end within {COLLECT_ENV_TIMEOUT_S:g} s")
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        os.close(reading)
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)  # with the tools that it runs
+        os.waitpid(pid, 0)
+    if not parts:
+        raise RuntimeError("it printed nothing")
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def _symmetric_memory() -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.judge.same_failure import OTHER, PASSES, SAME
+from reprokit.core.judge.same_failure import OTHER, PASSES, SAME, UNRESOLVED
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.pass_table import PASSES as REDUCTION_PASSES
 from reprokit.host.minimize.speculation import Answer, Speculation
+from tests.support.environments import ROOT, clean_environ
 
 
 class FakeOracle:
@@ -53,10 +56,12 @@ class FakeOracle:
                 self.running -= 1
 
     def accept(self, text: str, key: str, result: str | None) -> str:
-        if result is not None:
+        if result is None:
+            return self.known[key]
+        if result != UNRESOLVED:
             self.known[key] = result
-            self.accepted.append(text)
-        return self.known[key]
+        self.accepted.append(text)
+        return result
 
 
 def results(search: Callable[[Answer], Any], oracles: dict[int, FakeOracle]) -> list[Any]:
@@ -164,6 +169,61 @@ def test_an_exception_ends_the_search_and_its_probes(problem: type[BaseException
     with pytest.raises(problem):
         Speculation(oracle, 4).run(lambda ask: [ask(str(n)) for n in range(50)])
     assert threading.active_count() == before and len(oracle.accepted) == 3
+
+
+def test_a_program_without_an_answer_is_probed_once_ahead() -> None:
+    """The execution ahead begins again after each success, and does not run it again."""
+    oracle = FakeOracle(
+        lambda text: UNRESOLVED if text == "u" else SAME if text.startswith("s") else PASSES
+    )
+
+    def search(ask: Answer) -> list[str]:
+        return [ask(text) for n in range(6) for text in ("u" * (n == 0) or f"s{n}", f"p{n}")]
+
+    found = Speculation(oracle, 4).run(search)
+    assert found == [UNRESOLVED, PASSES, *[SAME, PASSES] * 5]
+    assert oracle.started.count("u") == 1
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from reprokit.host.minimize.speculation import Speculation
+from reprokit.host.system import interrupts
+from tests.host.test_speculation import FakeOracle
+
+oracle = FakeOracle(lambda text: "same" if text.endswith("7") else "passes", most_s=0.001)
+speculation = Speculation(oracle, 4)
+ended = 0
+with interrupts.deferred():
+    for number in range(60):
+        timer = threading.Timer(0.001 * (number % 20), os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            with interrupts.allowed():
+                speculation.run(lambda ask: [ask(f"{number} {n}") for n in range(400)])
+        except KeyboardInterrupt:
+            ended += 1
+        timer.join()
+        interrupts._is_pending = False  # one that came after the search
+        names = [thread.name for thread in threading.enumerate() if thread.name in ("probe", "ahead")]
+        assert not names, names
+print("interrupted", ended > 30)
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_at_any_moment_ends_the_search() -> None:
+    """No lock stays locked, and no thread goes on. A search that hangs would end by its time."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=ROOT,
+        env=clean_environ(PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.split() == ["interrupted", "True"], done.stdout + done.stderr
 
 
 def test_a_probe_that_fails_on_its_thread_is_repeated() -> None:

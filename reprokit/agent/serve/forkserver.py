@@ -8,7 +8,7 @@ stdout. The host enforces deadlines: it kills a probe.
 
 Each compile starts the driver where torch sees a GPU, because Dynamo saves the state of its random
 numbers. A driver does not survive a fork. On such a machine the server therefore imports the
-modules and compiles nothing.
+modules and compiles nothing. If even that opens the driver, a child must show that it can compute.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(spec: ServerSpec) -> int:
     gc.freeze()  # without it, a garbage collection in a child copies the pages of every object
     count, is_started = _thread_count(), gpu_driver.is_started()
     is_ready = count == 1 and not is_started
-    if not is_ready and spec.depth != "triton" and gpu_driver.is_needed():
+    if is_started and spec.depth != "triton" and gpu_driver.is_needed():
         is_ready = gpu_driver.works_in_child()
     if is_started and not is_ready:
         os.write(2, b"the driver of a GPU was started before the first fork\n")

@@ -3,26 +3,28 @@
 A reduction applies its passes until none of them changes the program. Most edits of the later
 rounds were tried before, on a program that had more lines. If the failure needed a line there, a
 part of that program needs it too, except for failures that are not monotone (Zeller and Hildebrandt
-2002, section 3.1). An edit is known by the lines that it removes and adds.
+2002, section 3.1). An edit is known by the lines between its first and its last change, before and
+after it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
+
+Edit = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 class EditMemory:
     """Knows the edits of a program after which it did not fail."""
 
     def __init__(self) -> None:
-        self._rejected: set[object] = set()
-        self._lines: Counter[str] = Counter()
+        self._rejected: set[Edit] = set()
+        self._lines: list[str] = []
 
     def copy(self, text: str) -> EditMemory:
         """Return a memory for one pass over the program ``text``."""
         new = EditMemory()
-        new._rejected, new._lines = set(self._rejected), Counter(text.splitlines())
+        new._rejected, new._lines = set(self._rejected), text.splitlines()
         return new
 
     def update(self, other: EditMemory) -> None:
@@ -36,11 +38,8 @@ class EditMemory:
         the same way, and False if it does not fail. None is any other answer, which says nothing
         about other programs.
         """
-        lines = Counter(text.splitlines())
-        edit = (
-            frozenset((self._lines - lines).items()),
-            frozenset((lines - self._lines).items()),
-        )
+        lines = text.splitlines()
+        edit = _edit_between(self._lines, lines)
         if edit in self._rejected:
             return False
         answer = ask()
@@ -49,3 +48,16 @@ class EditMemory:
         elif answer is False:
             self._rejected.add(edit)
         return bool(answer)
+
+
+def _edit_between(old: list[str], new: list[str]) -> Edit:
+    """Return the lines that differ. Of several equal lines, the number says which one it is."""
+    first = 0
+    while first < min(len(old), len(new)) and old[first] == new[first]:
+        first += 1
+    last = 0
+    while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    removed, added = old[first : len(old) - last], new[first : len(new) - last]
+    changed = removed[0] if removed else old[first - 1] if first else ""
+    return old[:first].count(changed), tuple(removed), tuple(added)

@@ -19,8 +19,10 @@ from reprokit.host.run import launch
 from reprokit.host.system import compiler_cache, files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
-QUERY_TIMEOUT_S = 60.0
-"""Timeout of a query that starts a child; collect_env took 6.8 s on a loaded machine."""
+QUERY_TIMEOUT_S = 90.0
+"""Timeout of a query that starts a child. On a loaded machine the import of torch takes 20 s, and
+the agent gives collect_env 30 s.
+"""
 CACHE_LIFETIME_S = 600.0
 """Lifetime of a cached answer. Without the cache, each capture would import torch twice more."""
 RELEVANT_PREFIXES = (

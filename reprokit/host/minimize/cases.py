@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
@@ -23,6 +26,9 @@ from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system.process_tree import usable_cores
 
 SERVER = "server"
+MEMORY_SHARE = 0.7
+"""The share of the free memory for all programs that run at the same time."""
+_ON_GPU = re.compile(r"['\"](cuda|xpu)\b|\.cuda\(")
 
 ENDLESS_LINE_REPEATS = 2_000
 """How many times a probe must trace one line before that counts as an endless loop. It is lower
@@ -71,8 +77,17 @@ class MinimizeCase:
 
     @property
     def processes_at_once(self) -> int:
-        """The number of processes that may run at the same time."""
-        return self.cores or usable_cores()
+        """The number of programs that may run at the same time, each with what it needs.
+
+        Programs that share a GPU or too little memory would fail where one of them alone does not.
+        """
+        is_on_gpu = self.gpu is None and any(
+            _ON_GPU.search(start.text) for start in starting_points_of_case(self)
+        )
+        if self.verdict.kind == "oom" or is_on_gpu:
+            return 1
+        fits = psutil.virtual_memory().available * MEMORY_SHARE / max(self.seen.peak_rss_bytes, 1)
+        return max(1, min(self.cores or usable_cores(), int(fits)))
 
 
 def case_of_run(
@@ -141,8 +156,7 @@ def create_probe_server(case: MinimizeCase) -> ProbeServer:
         depth = _depth(case.verdict, starting_points_of_case(case))
     gpu = None if case.seen.kernel else case.gpu
     server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu)
-    # memory that two programs share would change which of them is out of memory
-    server.at_once = 1 if case.verdict.kind == "oom" else case.processes_at_once
+    server.at_once = case.processes_at_once
     return server
 
 

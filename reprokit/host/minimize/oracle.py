@@ -97,7 +97,7 @@ class Oracle:
         """Adds to each program what it needs to run alone, such as the writer of its cache."""
         self.on_same: Callable[[str], None] = lambda text: None
         self._folder, self._server, self._show = folder, server, show
-        self._is_eager_slow = False
+        self._is_eager_slow = self._runs_compiled_first = False
         self._answers: dict[str, str] = {}
         self._file: IO[str] | None = None
         self._restarts = 0
@@ -105,6 +105,8 @@ class Oracle:
         self.words: tuple[str, ...] = ()
         """Words that every candidate must contain."""
         self._carried: dict[str, str] = {}
+        self._canonical: dict[str, str | None] = {}
+        """Each text that was examined, without its layout; None if it cannot show the failure."""
         self._open()
 
     def close(self) -> None:
@@ -130,12 +132,18 @@ class Oracle:
         backends. A candidate has them unchanged or not at all: a smaller backend that always raises
         would show the same failure, but explain nothing.
         """
-        self._unknown, self.words = unknown_names(ast.parse(text)), tuple(words)
+        self._unknown = unknown_names(ast.parse(text))
         self._carried = {
             name: dumped
             for source in carried
             for name, dumped in top_level_definitions(source).items()
         }
+        self.require_words(words)
+
+    def require_words(self, words: Collection[str]) -> None:
+        """Set the words that every candidate must contain."""
+        self.words = tuple(words)
+        self._canonical.clear()
 
     def shows_failure(self, text: str) -> bool:
         """Return True when the program shows the same failure.
@@ -164,10 +172,19 @@ class Oracle:
         """
         is_timed = self.limits.is_slow or bool(self.limits.sizes)
         is_alone = is_sequential or is_timed or self.is_cold or self.rate < 1.0
+        self._runs_compiled_first = self._is_eager_slow  # for all probes of the search
         return self._speculation.run(search, is_alone)
 
     def examine(self, text: str) -> tuple[str, str | None]:
         """Return the key of a program, and its answer if that is known without a run."""
+        if text not in self._canonical:
+            self._canonical[text] = self._canonical_text(text)
+        canonical = self._canonical[text]
+        key = self._key(canonical) if canonical is not None else ""
+        return key, self._answers.get(key) if key else core.OTHER
+
+    def _canonical_text(self, text: str) -> str | None:
+        """Return a program without its layout; None if it cannot show the failure."""
         tree = parse_program(text)
         if (
             tree is None
@@ -175,13 +192,14 @@ class Oracle:
             or not all(word in text for word in self.words)
             or unknown_names(tree) - self._unknown
         ):
-            return "", core.OTHER  # it does not parse, compiles nothing, or ends in a NameError
+            return None  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             defined = top_level_definitions(text)
             if any(self._carried.get(name, dumped) != dumped for name, dumped in defined.items()):
-                return "", core.OTHER
-        key = self._key(tree)
-        return key, self._answers.get(key) if key else core.OTHER
+                return None
+        with host_log.suppress(RecursionError, ValueError):
+            return ast.unparse(tree)
+        return None
 
     def begin_probe(self) -> None:
         """Count a probe. Raise BudgetExhausted if the budget ended."""
@@ -208,20 +226,18 @@ class Oracle:
 
     def forget_answers(self, text: str = "") -> None:
         """Forget all answers, or that of ``text``, because programs now run in another way."""
-        if text and (tree := parse_program(text)):
-            self._answers.pop(self._key(tree), None)
+        if text:
+            self._answers.pop(self.examine(text)[0], None)
             return
         self._answers.clear()
         self._write({"forget": True})
 
-    def _key(self, tree: ast.Module) -> str:
+    def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
-        with host_log.suppress(RecursionError, ValueError):
-            plain = f"{ast.unparse(tree)} {self.wanted.id} {self.python}"
-            if self.limits.alone:
-                plain += json.dumps(self.limits.alone, sort_keys=True)
-            return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
-        return ""
+        plain = f"{canonical} {self.wanted.id} {self.python}"
+        if self.limits.alone:
+            plain += json.dumps(self.limits.alone, sort_keys=True)
+        return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
 
     @property
     def last_outcome(self) -> str:
@@ -258,7 +274,7 @@ class Oracle:
 
         Several threads may call it.
         """
-        is_eager_slow = self._is_eager_slow
+        is_eager_slow = self._runs_compiled_first
         eager: CandidateResult | None = None
 
         def fails_in_eager() -> bool:
@@ -294,6 +310,7 @@ class Oracle:
         role: str = "",
         results: Path | None = None,
         cancelled: threading.Event | None = None,
+        is_repeated: bool = False,
     ) -> CandidateResult:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
@@ -304,6 +321,8 @@ class Oracle:
         except ServerLost as problem:
             if cancelled is not None:
                 raise  # the search runs the program again
+            if not is_repeated and self._server.at_once > 1:  # of a different program, perhaps
+                return self._warm(text, is_eager, role, results, is_repeated=True)
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem

@@ -49,10 +49,10 @@ MIN_PASS_S = 15.0
 MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 """The range of drawn integers in the text of a program."""
-QUICK_ROUND_S = 30.0
-"""A round of passes that takes at most this long is always repeated."""
-MIN_LINES_PER_S = 1 / 30
-"""The expected number of lines per second that a longer round must save."""
+SMALL_ROUND = 150
+"""A round of passes with at most so many candidates is always repeated."""
+ANSWERS_PER_LINE = 100
+"""Candidates of a larger round for each line that it is expected to save."""
 USUAL_RANGE = "torch.randint(0, 2, "
 
 
@@ -140,12 +140,13 @@ class Reducer:
                 if is_valued:
                     # a smaller range fails only with some seeds, and is not what is needed
                     ranges = INTEGER_RANGE.findall(text)
-                    oracle.words = (*oracle.words, *(r for r in ranges if r != USUAL_RANGE))
+                    oracle.require_words([*oracle.words, *(r for r in ranges if r != USUAL_RANGE)])
                 if self._verdict.phase in TRACED:
                     oracle.status.trying = "whether it needs a compiler after Dynamo"
                     if oracle.shows_failure(plain := statements.with_backend(text, "eager")):
                         # the reader sees that only Dynamo matters, and probes cost less
-                        text, oracle.words = plain, (*oracle.words, "backend=")
+                        text = plain
+                        oracle.require_words([*oracle.words, "backend="])
                 text = self._apply_passes(text)
                 is_done = True
                 self._settle_seed(text)
@@ -321,7 +322,7 @@ class Reducer:
         if not (is_seeded or assertions.draws_random(plain)):
             return
         oracle.status.trying = "whether the seed matters"
-        oracle.words = tuple(word for word in oracle.words if word != "manual_seed")
+        oracle.require_words([word for word in oracle.words if word != "manual_seed"])
         answers: dict[int, bool] = {}
         with host_log.suppress(BudgetExhausted):
             if assertions.draws_random(plain):
@@ -343,28 +344,27 @@ class Reducer:
 
     def _apply_passes(self, text: str) -> str:
         """Apply the passes until none changes the program, and then those over its names."""
-        edits, numbered = EditMemory(), ""
-        while text != numbered:
+        edits, numbered, is_worth = EditMemory(), "", True
+        while text != numbered and is_worth:
             before = ""
-            while text != before:
-                before, began = text, time.monotonic()
+            while text != before and is_worth:
+                before, asked = text, self._oracle.status.answered
                 text = self._pass_over(text, PASSES, edits)
-                if not self._is_worth_a_round(before, text, time.monotonic() - began):
-                    break
+                asked = self._oracle.status.answered - asked
+                is_worth = self._is_worth_a_round(before, text, asked)
             numbered, text = text, self._pass_over(text, NUMBER_PASSES, edits)
         return self._pass_over(text, NAMING_PASSES, edits)
 
-    def _is_worth_a_round(self, before: str, after: str, seconds: float) -> bool:
-        """Return whether one more round of passes is expected to save enough lines for its time.
+    def _is_worth_a_round(self, before: str, after: str, asked: int) -> bool:
+        """Return whether one more round of passes is expected to save enough lines for its work.
 
-        A round saves at most half of what the round before it saved, in a similar time.
+        It is expected to save half of what the last one saved, for as many answers. Answers count
+        instead of seconds, so that the repro does not depend on the machine.
         """
         saved = count_code_lines(before) - count_code_lines(after)
-        if seconds <= QUICK_ROUND_S or before == after or saved / 2 >= seconds * MIN_LINES_PER_S:
+        if asked <= SMALL_ROUND or before == after or saved / 2 >= asked / ANSWERS_PER_LINE:
             return True
-        self._result.notes.append(
-            f"a round of {seconds:.0f} s saved {saved} lines, so no more rounds were tried"
-        )
+        self._note(f"a round of {asked} candidates saved {saved} lines, so no more were tried")
         return False
 
     def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:

@@ -12,6 +12,7 @@ end.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -35,14 +36,14 @@ class Prober(Protocol[R]):
     def examine(self, text: str) -> tuple[str, str | None]:
         """Return the key of a program, and its answer if that is known."""
 
+    def begin_probe(self) -> None:
+        """Count a probe. Raise an exception if no program may be run any more."""
+
     def probe(self, text: str, cancelled: threading.Event | None = None) -> R:
         """Run a program."""
 
     def accept(self, text: str, key: str, result: R | None) -> str:
         """Return the answer that follows from a result; None for an answer that is known."""
-
-    def begin_probe(self) -> None:
-        """Count a probe. Raise an exception if no program may be run any more."""
 
 
 class _Stopped(BaseException):
@@ -84,11 +85,13 @@ class Speculation(Generic[R]):
         """
         if self._cores < 2 or is_sequential:
             return search(self._answer_alone)
-        ahead = _Ahead(self._prober, search, self._cores)
-        try:
-            return search(ahead.answer)
-        finally:
-            with interrupts.blocked():
+        # an interrupt inside a lock would leave it locked, so one comes only while a probe runs
+        waiting = interrupts.allowed if interrupts.are_allowed() else contextlib.nullcontext
+        with interrupts.blocked():
+            ahead = _Ahead(self._prober, search, self._cores, waiting)
+            try:
+                return search(ahead.answer)
+            finally:
                 ahead.close()
 
     def _answer_alone(self, text: str) -> str:
@@ -102,12 +105,22 @@ class Speculation(Generic[R]):
 class _Ahead(Generic[R]):
     """The execution ahead of one search, and its probes."""
 
-    def __init__(self, prober: Prober[R], search: Callable[[Answer], object], cores: int) -> None:
+    def __init__(
+        self,
+        prober: Prober[R],
+        search: Callable[[Answer], object],
+        cores: int,
+        waiting: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        """``waiting`` is entered while the search waits for an answer."""
         self._prober, self._search, self._cores = prober, search, cores
+        self._waiting = waiting
         self._changed = threading.Condition()
         self._probes: dict[str, _Probe[R]] = {}
         """The probes whose answers were not needed yet."""
         self._guessed: set[str] = set()
+        self._unresolved: set[str] = set()
+        """Programs that have no answer after a run, and are not run again ahead."""
         self._current = ""
         """The key of the program whose answer the search needs now."""
         self._waits_for: _Probe[R] | None = None
@@ -130,36 +143,42 @@ class _Ahead(Generic[R]):
             self._start()
         result = self._wait_for(probe) if probe is not None else None
         if result is None:
-            result = self._prober.probe(text)
+            with self._waiting():
+                result = self._prober.probe(text)
         answer = self._prober.accept(text, key, result)
-        if answer not in (GUESS, same_failure.OTHER):
+        if answer == same_failure.UNRESOLVED:
+            self._unresolved.add(key)
+        if answer == same_failure.SAME:
             self._stop()
         return answer
 
     def close(self) -> None:
         """End the execution ahead and its probes, and wait until they have ended."""
+        if self._waits_for is not None:
+            self._waits_for.cancelled.set()
+            self._waits_for.thread.join()
         self._stop()
         for probe in self._cancelled:
             probe.thread.join()
 
-    @staticmethod
-    def _wait_for(probe: _Probe[R]) -> R | None:
-        try:
+    def _wait_for(self, probe: _Probe[R]) -> R | None:
+        with self._waiting():
             while not probe.ended.wait(POLL_S):
                 interrupts.raise_if_interrupted()
-        except BaseException:
-            probe.cancelled.set()
-            raise
-        finally:
-            probe.thread.join()
+        probe.thread.join()
         return probe.result
 
     def _start(self) -> None:
         generation = self._generation
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run_ahead, args=(generation,), name="ahead", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as problem:  # a limit of threads; the search goes on alone
+            host_log.log_ignored(problem)
+        else:
+            self._thread = thread
 
     def _stop(self) -> None:
         """End the execution ahead and its probes, after a wrong guess or at the end."""
@@ -191,6 +210,8 @@ class _Ahead(Generic[R]):
         key, known = self._prober.examine(text)
         if known is not None:
             return known
+        if key in self._unresolved:
+            return same_failure.UNRESOLVED
         with self._changed:
             while key not in self._guessed and key != self._current:
                 if generation != self._generation:

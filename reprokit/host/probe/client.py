@@ -77,7 +77,7 @@ class _Connection:
     def send(self, request: ProbeRequest) -> None:
         """Send a request. Raises OSError if the server has ended."""
         assert self.child.stdin is not None
-        with self._lock:
+        with interrupts.blocked(), self._lock:
             self.child.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
             self.child.stdin.flush()
 
@@ -87,7 +87,7 @@ class _Connection:
         """
         ends = time.monotonic() + wait_s
         while True:
-            with self._lock:
+            with interrupts.blocked(), self._lock:  # a message must not be lost
                 if not self._messages.get(number):
                     left_s = max(ends - time.monotonic(), 0.0)
                     self._receive(min(left_s, SHARED_POLL_S))
@@ -126,9 +126,10 @@ class ProbeServer:
         self._stack = contextlib.ExitStack()
         self._connection: _Connection | None = None
         self._lock = threading.RLock()
+        self._is_closed = False
         self._number = 0
         self.at_once = 1
-        """The number of probes that may run at once: each gets its share of the memory."""
+        """The number of probes that the user of the server may run at once."""
         self.cpu_s = 0.0
         """CPU seconds of all probes and starts of the server."""
         self.starts = 0
@@ -187,6 +188,8 @@ class ProbeServer:
         results: Path | None,
     ) -> ProbeRequest:
         with self._lock:
+            if self._is_closed:
+                raise ServerLost("the probe server was closed")
             if self._connection is None:
                 self._start()
             self._number += 1
@@ -194,7 +197,6 @@ class ProbeServer:
         folder = self.folder / f"probe-{number:04d}"
         deletion.delete_path(folder, inside=self.folder)
         run_directory.make_folders(folder)
-        share = MAX_MEMORY_SHARE / self.at_once
         return ProbeRequest(
             id=number,
             folder=str(folder),
@@ -204,7 +206,7 @@ class ProbeServer:
             results=str(results or self.folder / RESULTS_FOLDER),
             stop=limits.stop,
             is_backward=limits.is_backward,
-            memory_bytes=int(psutil.virtual_memory().available * share),
+            memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
             file_bytes=MAX_FILE_BYTES,
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
@@ -224,11 +226,17 @@ class ProbeServer:
             compiler_cache.delete_partial_headers()
 
     def close(self) -> None:
-        """End the server and its children."""
-        with self._lock:
+        """End the server and its children for good, and delete the results of their programs."""
+        with interrupts.blocked(), self._lock:
+            self._is_closed = True
+            self._disconnect()
+            for path in self.folder.glob(f"{RESULTS_FOLDER}*"):
+                deletion.delete_path(path, inside=self.folder)
+
+    def _disconnect(self) -> None:
+        with interrupts.blocked(), self._lock:
             connection, self._connection = self._connection, None
-            with interrupts.blocked():
-                self._end(connection)
+            self._end(connection)
 
     def _end(self, connection: _Connection | None) -> None:
         if connection is not None:
@@ -277,7 +285,7 @@ class ProbeServer:
         message = self._receive(self._connection, START_TIMEOUT_S, None)
         ready: ServerReady = from_json(ServerReady, message)
         if not ready.ready:
-            self.close()
+            self._disconnect()
             raise ServerLost(
                 f"it could not start: it has {ready.threads} threads; {self._last_log_line()}"
             )
@@ -370,7 +378,7 @@ class ProbeServer:
         line = self._last_log_line()
         with self._lock:
             if self._connection is connection:
-                self.close()
+                self._disconnect()
         return ServerLost(f"the probe server ended: {line}")
 
     def _last_log_line(self) -> str:

@@ -94,7 +94,7 @@ class Request:
     budget_s: float = 300.0
     """Wall-clock seconds for this search."""
     proofs: int = 3
-    """The number of runs that prove this program (see ``host.minimize.proof.ProofRuns``)."""
+    """The number of runs that prove this program (see ``host.minimize.proofs.proof.ProofRuns``)."""
     cores: int = 0
     """The number of processes that run at once after the first run; 0: as many as usable cores."""
     cwd: Path | None = None

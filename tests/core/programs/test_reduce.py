@@ -135,3 +135,14 @@ def test_a_rejected_edit_is_not_tested_again() -> None:
     assert not shows(memory.copy("needed\n"), "") and len(asked) == 5
     memory.update(edits)
     assert not shows(memory.copy("needed\n"), "") and len(asked) == 5
+
+
+def test_of_equal_lines_each_one_is_a_different_edit() -> None:
+    """The removal of one of them says nothing about the other, nor about an insertion."""
+    memory = EditMemory()
+    before = "x = relu(x)\ny = 1\nx = relu(x)\n"
+    first, second = "y = 1\nx = relu(x)\n", "x = relu(x)\ny = 1\n"
+    edits = memory.copy(before)
+    assert not edits.shows_failure(first, lambda: False)
+    assert not edits.shows_failure("x = relu(x)\nz = 2\ny = 1\nx = relu(x)\n", lambda: False)
+    assert edits.shows_failure(second, lambda: True)

@@ -91,9 +91,9 @@ class PlainRuns:
                 if running:
                     time.sleep(POLL_S)
         finally:
-            with interrupts.blocked():
+            with interrupts.blocked(), contextlib.ExitStack() as stack:
                 for one, _ in running:
-                    one.end()
+                    stack.callback(one.end)  # each of them, also if one raises
         return [endings[number] for number in range(count)], endings.get(count)
 
 

@@ -40,6 +40,8 @@ FLAKY_RUNS = 8
 WATCHED_RUNS = 4
 """How many watched runs may pass before the failure is given up: it may be flaky."""
 HEALTHY_MULTIPLE = 4.0
+MIN_PLAIN_S = 60.0
+"""Seconds for a plain run to import torch and to run the C++ compiler, on a busy machine."""
 Show = Callable[[OperationStatus], None]
 Confirm = Callable[[CandidateResult], CandidateResult]
 
@@ -144,8 +146,12 @@ def prove_program(
     tried, is_forked = 1, watch is not None
     if watch is not None:
         show_run("under instrumentation, in a forked child")
-        judged = confirm(watch(text))
-        is_forked = judged.answer == same_failure.SAME
+        try:
+            judged = confirm(watch(text))
+            is_forked = judged.answer == same_failure.SAME
+        except Exception as problem:  # a fresh process needs no server
+            host_log.log_ignored(problem)
+            is_forked = False
     if not is_forked:
         judged, tried = watch_fresh()
     if judged.answer != same_failure.SAME:  # no plain run could be a hit
@@ -156,16 +162,18 @@ def prove_program(
     file = files.write_atomically(own_folder / run_names.REPRO_FILE, text)
     plain_runs = PlainRuns(python, file, folder, limits.gpu, number.cores)
     kind = judged.verdict.kind
-    limit_s = max(60.0, HEALTHY_MULTIPLE * judged.seconds)
-    # a plain process is faster than a watched one, so it imports torch within this time
+    limit_s = MIN_PLAIN_S + HEALTHY_MULTIPLE * judged.seconds
     if limits.is_slow:
         limit_s = limits.deadline_s
     elif kind == "hang":
         limit_s = judged.seconds + 5
     count = number.plain_runs(kind)
     show_run(f"{count} runs without reprokit")
-    # processes that hang use no CPU time, so all of them may run at once
-    at_once = count if kind == "hang" and not limits.is_slow else number.cores
+    at_once = number.cores
+    if limits.is_slow or limits.sizes:  # the time of a run decides
+        at_once = 1
+    elif kind == "hang":  # processes that hang use no CPU time
+        at_once = count
     endings, eager = plain_runs.run(count, limit_s, at_once, has_eager=not limits.is_kernel)
     if is_forked and not all(_shows(e, _ending_of(judged), kind, limits) for e in endings):
         judged, tried = watch_fresh()
