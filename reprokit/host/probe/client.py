@@ -362,7 +362,8 @@ class ProbeServer:
         sends none in time.
         """
         end = time.monotonic() + timeout_s
-        while not (message := self._poll(connection, 0.5, number)):
+        while not (message := self._poll(connection, 0.1, number)):
+            interrupts.raise_if_interrupted()
             if time.monotonic() > end:
                 raise self._lost(connection)
         return message
