@@ -50,7 +50,7 @@ MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 """The range of drawn integers in the text of a program."""
 SMALL_ROUND = 150
-"""A round of passes with at most so many candidates is always repeated."""
+"""A round of passes with at most this number of candidates is always repeated."""
 ANSWERS_PER_LINE = 100
 """Candidates of a larger round for each line that it is expected to save."""
 USUAL_RANGE = "torch.randint(0, 2, "
