@@ -61,7 +61,6 @@ class PlainRuns:
     file: Path
     folder: Path
     gpu: Mapping[str, Any] | None
-    cores: int
 
     def run(
         self, count: int, limit_s: float, at_once: int, has_eager: bool
