@@ -9,17 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from reprokit.core.reduce import subsets
-
 T = TypeVar("T")
 Holds = Callable[[list[T]], bool]
 FIRST_PROBABILITY = 0.1
 """That an item is needed, before the first test (Wang et al. 2021)."""
-
-
-def ddmin(things: Sequence[T], holds: Holds[T]) -> list[T]:
-    """Leave out smaller and smaller blocks (Zeller and Hildebrandt 2002)."""
-    return subsets.ddmin(things, holds)
 
 
 def prob_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
@@ -68,7 +61,7 @@ def counter_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
 
 
 def weighted_ddmin(things: Sequence[T], holds: Holds[T], weight: Callable[[T], float]) -> list[T]:
-    """Leave out blocks of equal weight, such as the length of their text, as :func:`ddmin` does.
+    """Leave out blocks of equal weight, such as the length of their text, as ddmin does.
 
     Zhou, Xu, Zhang, Tian and Sun: WDD: Weighted Delta Debugging, ICSE 2025.
     """

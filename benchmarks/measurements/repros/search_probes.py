@@ -20,7 +20,7 @@ from unittest import mock
 from reprokit.core.judge import same_failure
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.graphs import subgraph
-from reprokit.host.minimize import cases
+from reprokit.host.minimize import cases, reducer
 from reprokit.host.minimize.oracle import Oracle
 from reprokit.host.minimize.starting_points import StartingPoint, hinted_units
 from reprokit.host.pack import reopen
@@ -130,8 +130,7 @@ def _compare(
     hints = hinted_units(graph, failing.verdict, failing.seen)
 
     def own(things: Sequence[int], answer: Callable[[list[int]], str]) -> list[int]:
-        values: dict[str, bool | None] = {same_failure.SAME: True, same_failure.PASSES: False}
-        implied = subsets.Implied[int](lambda some: values.get(answer(some)))
+        implied = subsets.Implied[int](lambda some: reducer.has_failure(answer(some)))
         return subsets.smallest_subset(things, implied.holds, hints, lambda i: graph.units[i].kind)
 
     row: Row = {"nodes": len(units)}
@@ -152,7 +151,7 @@ def _compare(
             )
         else:
             search = {
-                "ddmin": searches.ddmin,
+                "ddmin": subsets.ddmin,
                 "ProbDD": searches.prob_dd,
                 "CDD": searches.counter_dd,
             }

@@ -20,14 +20,12 @@ from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
 from reprokit.host.minimize import program_source, reducer, starting_points
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
-from reprokit.host.probe.client import ProbeServer
+from reprokit.host.probe.client import MAX_MEMORY_SHARE, ProbeServer
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system.process_tree import usable_cores
 
 SERVER = "server"
-MEMORY_SHARE = 0.7
-"""The share of the free memory for all programs that run at the same time."""
 _ON_GPU = re.compile(r"['\"](cuda|xpu)\b|\.cuda\(")
 
 ENDLESS_LINE_REPEATS = 2_000
@@ -86,7 +84,9 @@ class MinimizeCase:
         )
         if self.verdict.kind == "oom" or is_on_gpu:
             return 1
-        fits = psutil.virtual_memory().available * MEMORY_SHARE / max(self.seen.peak_rss_bytes, 1)
+        fits = (
+            psutil.virtual_memory().available * MAX_MEMORY_SHARE / max(self.seen.peak_rss_bytes, 1)
+        )
         return max(1, min(self.cores or usable_cores(), int(fits)))
 
 

@@ -263,11 +263,10 @@ class Reducer:
         oracle.status.trying = f"which of {len(places)} nodes are needed"
 
         def smallest(answer: Answer) -> list[int]:
-            implied = subsets.Implied[int](
-                lambda some: (
-                    _holds(answer(subgraph.program_of_units(recorded, some))) if some else False
-                )
-            )
+            def holds(some: list[int]) -> bool | None:
+                return has_failure(answer(subgraph.program_of_units(recorded, some)))
+
+            implied = subsets.Implied[int](lambda some: holds(some) if some else False)
             return subsets.smallest_subset(
                 places, implied.holds, hints, lambda i: recorded.units[i].kind
             )
@@ -387,11 +386,11 @@ def _reduce(
 ) -> tuple[str, EditMemory]:
     """Return what one pass makes of a program, and the edits that are known afterwards."""
     edits = known.copy(text)
-    reduced = step(text, lambda new: edits.shows_failure(new, lambda: _holds(answer(new))))
+    reduced = step(text, lambda new: edits.shows_failure(new, lambda: has_failure(answer(new))))
     return reduced, edits
 
 
-def _holds(answer: str) -> bool | None:
+def has_failure(answer: str) -> bool | None:
     """Return True for a program with the failure, False for one that does not fail at all."""
     return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
 

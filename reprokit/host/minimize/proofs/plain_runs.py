@@ -51,7 +51,7 @@ class ProgramEnd:
 class PlainRuns:
     """Runs of a file as any user would run it.
 
-    Each process has its own process group, and nothing of it is left afterwards. It runs in the
+    Each process has its own process group, which is killed at the end. It runs in the
     folder of the file, and PYTHONPATH has only the folders that belong to the interpreter. The
     caches and the stderr of the runs are in ``folder``. Where a ``gpu`` is simulated, the agent is
     on the path.
