@@ -225,7 +225,7 @@ def test_a_program_that_runs_past_the_deadline_is_not_a_hang(write: Any, tmp_pat
         "capture",
         "--json",
         "--timeout",
-        "10",
+        "30",  # a busy machine needs over 10 s until the first graph is compiled
         "--output-dir",
         tmp_path / "out",
         "--",
