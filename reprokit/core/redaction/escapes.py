@@ -17,7 +17,7 @@ _ESC = r"(?:\x1b|(?<!\\)\\{1,200}(?:x1[bB]|u001[bB]|033|e(?=\[)))"
 _ZERO_WIDTH = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufe00-\ufe0f\ufeff"
 _ESCAPES = re.compile(
     # a Windows path is not an escape: C:\Users\nick
-    r"(?P<kept>[A-Za-z]:\\{1,64}Users\\{1,64}[^\s\\\"'<>|:]{1,64})"
+    r"(?P<kept>(?<=[A-Za-z]:)\\{1,64}Users\\{1,64}[^\s\\\"'<>|:]{1,64})"
     # colours, cursor movements, links and titles of terminals
     rf"|(?P<gone>{_ESC}(?:\[[0-9;:?]{{0,40}}[ -/]?[@-~]|\][^\x07\x1b\\\n]{{0,400}}(?:\x07|\\+a|{_ESC}\\*)|[()][A-Z0-9]|[NOM78c])"
     # text in UTF-16 that was read in a different encoding: NUL after each character
@@ -30,6 +30,8 @@ _ESCAPES = re.compile(
     r"|(?<=[=: \"'])(?P<glued>\x00)(?=[!-~])"  # between a name and its value
     r"|(?P<nul>\x00)"
 )
+_FIRST = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\\%&{_ZERO_WIDTH}]")
+"""The first character of every escape; a search for it takes a tenth of the time."""
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "amp": "&", "nbsp": " "}
 _SPACE = frozenset("\t\n\v\f\r")
@@ -59,7 +61,7 @@ class PlainText:
 
 def plain_text(text: str) -> PlainText:
     """Decode every escape of ``text``; all other text stays unchanged."""
-    match = _ESCAPES.search(text)
+    match = _find_escape(text, 0)
     if match is None:
         return PlainText(text)
     pieces: list[str] = []
@@ -84,7 +86,7 @@ def plain_text(text: str) -> PlainText:
                 ends.append(end)
                 size += 1
             done = end
-        match = _ESCAPES.search(text, match.end())
+        match = _find_escape(text, match.end())
     if done < len(text):
         pieces.append(text[done:])
         starts.append(size)
@@ -95,6 +97,15 @@ def plain_text(text: str) -> PlainText:
         if starts
         else PlainText("")
     )
+
+
+def _find_escape(text: str, start: int) -> re.Match[str] | None:
+    """Return the first escape at or after ``start``."""
+    while first := _FIRST.search(text, start):
+        if match := _ESCAPES.match(text, first.start()):
+            return match
+        start = first.end()
+    return None
 
 
 def _decoded(match: re.Match[str]) -> str | None:

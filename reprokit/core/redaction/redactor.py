@@ -19,6 +19,7 @@ from reprokit.core.redaction import escapes, python_source
 from reprokit.core.redaction.draft import TextDraft
 from reprokit.core.redaction.rules import not_private, secret_names, table
 from reprokit.core.redaction.rules.machine_names import PrivateNames
+from reprokit.core.redaction.rules.rule import Rule
 from reprokit.core.redaction.rules.secret_places import Span
 from reprokit.core.redaction.rules.secret_values import (
     is_name_of_layer,
@@ -79,14 +80,18 @@ class Redactor:
         plain = escapes.plain_text(text)
         draft = TextDraft(plain.text)
         lowered = table.lower_text(draft.text)
+        without_match: Rule | None = None
         for rule in self._rules:
-            if (guesses or not rule.is_guess) and (
-                not rule.hints or any(hint in lowered for hint in rule.hints)
+            if (
+                rule is not without_match
+                and (guesses or not rule.is_guess)
+                and (not rule.hints or any(hint in lowered for hint in rule.hints))
             ):
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
                     for start, end, kind in rule.find_spans(draft.text, lowered)
                 ]
+                without_match = None if spans else rule
                 if spans:
                     draft.replace_spans(spans)
                     lowered = table.lower_text(draft.text)

@@ -82,7 +82,8 @@ def make_rules(private: PrivateNames) -> list[Rule]:
         for pattern in _CREDENTIALS
     ]
     rules.append(_tokens())
-    # twice: a command line may have several secrets, and a match may end after the next secret
+    # twice: a command line may have several secrets, and a match may end after the next secret;
+    # the redactor skips the second search if the first one finds nothing
     rules += [_places()] * 2
     rules.append(Rule((), secret_places.find_named_secrets))
     rules += [*_addresses(), *machine_names.machine_rules(private)]
@@ -137,19 +138,22 @@ def _addresses() -> list[Rule]:
         make_rule(
             "ip",
             r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)",
-            (),
+            (".",),
             not_private.is_version_or_local,
+            part=r"\.\d{1,3}\.",
         ),
         make_rule(
             "mac",
             r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])",
             (":",),
             not_private.is_no_mac,
+            part=":[0-9A-Fa-f]{2}:",
         ),
         make_rule(
             "ip",
             r"(?:(?<![\w:.])|(?<=addr:)|(?<=[a-z]\d:))(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])",
             (":",),
             not_private.is_not_ipv6,
+            part=":[0-9A-Fa-f]{0,4}:",
         ),
     ]

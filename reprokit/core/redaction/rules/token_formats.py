@@ -84,7 +84,7 @@ FORMATS: tuple[TokenFormat, ...] = (
     TokenFormat("E2B API key", ("e2b_",), r"e2b_[a-f0-9]{36,}"),
     TokenFormat("EasyPost token", ("EZAK", "EZTK"), r"EZ[AT]K[A-Za-z0-9]{54}"),
     TokenFormat("ElevenLabs API key", ("sk_",), r"sk_[a-f0-9]{40,}"),
-    TokenFormat("Facebook token", ("EAA", "|"), r"(?:EAACEdEose0cBA[A-Za-z0-9]{20,}|(?<![A-Za-z0-9])EAA[A-Za-z0-9]{60,}|(?<!\d)\d{15,16}\|(?=[\w-]{0,26}[A-Z])[\w-]{26,28}(?![\w-]))"),
+    TokenFormat("Facebook token", ("EAA", *(f"{digit}|" for digit in range(10))), r"(?:EAACEdEose0cBA[A-Za-z0-9]{20,}|(?<![A-Za-z0-9])EAA[A-Za-z0-9]{60,}|(?<!\d)\d{15,16}\|(?=[\w-]{0,26}[A-Z])[\w-]{26,28}(?![\w-]))"),
     TokenFormat("Figma token", ("figd_", "figo_", "figor_", "figou_", "figu_"), r"fig(?:d|o|or|ou|u)_[A-Za-z0-9_-]{30,}"),
     TokenFormat("Firecrawl API key", ("fc-",), r"fc-[a-f0-9]{32}", _WORD),
     TokenFormat("Fireworks API key", ("fw_",), r"fw_[A-Za-z0-9]{20,}", _WORD),
