@@ -149,6 +149,22 @@ def add_only_option(parser: argparse.ArgumentParser, names: Collection[str], nou
     )
 
 
+def add_beside_option(parser: argparse.ArgumentParser, noun: str) -> None:
+    """Add ``--beside FOLDER``, an older reprokit that is measured too."""
+    parser.add_argument(
+        "--beside",
+        type=_source_tree,
+        metavar="FOLDER",
+        help=f"the source tree of an older reprokit, which captures each {noun} too",
+    )
+
+
+def _source_tree(text: str) -> Path:
+    if not (Path(text) / "reprokit" / "__main__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a source tree of reprokit")
+    return Path(text).resolve()
+
+
 def _suggest(name: str, names: Collection[str]) -> str:
     near = difflib.get_close_matches(name, list(names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

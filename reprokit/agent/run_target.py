@@ -19,7 +19,7 @@ from ..core.shared.errors import BadTarget
 from ..core.shared.source import entry_programs
 from . import enter_compiler
 from .record import journal
-from .target import factory, measure, tensor_parallel
+from .target import factory, measure, same_ranks, tensor_parallel
 from .target.factory import BuiltTarget
 from .torch_hooks import symbols
 
@@ -47,9 +47,14 @@ def run_spec(spec: RunSpec) -> None:
         raise BadTarget(problem)
     if not spec.every_rank or tensor_parallel.is_real():
         return _run_rank(library, spec)
-    with tensor_parallel.run_ranks(spec.tensor_parallel) as rank:
-        traced = {**spec.compile, "backend": tensor_parallel.trace_only}
-        _run_rank(library, spec if rank == 0 else dataclasses.replace(spec, compile=traced))
+    traced = {**spec.compile, "backend": tensor_parallel.trace_only}
+    other_spec = dataclasses.replace(spec, compile=traced)
+    again = dataclasses.replace(spec, save_artifacts="", measure_s=0)
+    tensor_parallel.run_ranks(
+        spec.tensor_parallel,
+        lambda rank: _run_rank(library, other_spec if rank else spec),
+        lambda: same_ranks.find_same_ranks(spec.tensor_parallel, lambda: _run_rank(library, again)),
+    )
 
 
 def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:

@@ -99,6 +99,54 @@ def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> 
     )
 
 
+SPLIT = """
+import torch
+
+class Net(torch.nn.Module):
+    tp_plan = {"up": "colwise"}
+
+    def __init__(self, size):
+        super().__init__()
+        self.up = torch.nn.Linear(8, size)
+
+    def forward(self, x):
+        return torch.relu(self.up(x)) * SCALE
+
+def make(size=16):
+    return Net(size), (torch.randn(4, 8),)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size", "scale", "same"),
+    [
+        pytest.param(16, "2", [1, 2, 3], id="all ranks have equal shapes"),
+        pytest.param(10, "2", [1, 2], id="the last rank has a smaller shard"),
+        pytest.param(16, "int(os.getenv('RANK'))", None, id="a read of the rank has no guard"),
+    ],
+)
+def test_only_ranks_that_may_differ_are_traced(
+    size: int, scale: str, same: list[int] | None, write: Any, tmp_path: Path
+) -> None:
+    """The graphs of each rank are known, and the journal names the ranks that were not traced."""
+    file = write("net.py", "import os\n" * ("os." in scale) + SPLIT.replace("SCALE", scale))
+    words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
+    done = capture(
+        f"{file}:make", "--set", f"size={size}", *words, "--output-dir", tmp_path / "out"
+    )
+    assert (done.status, done.kind) == (0, "ok"), done.out + done.err
+    assert "on 4 ranks" in done.json["verdict"]["reason"]
+    rows = [
+        json.loads(line)
+        for path in (done.run_dir / "journal").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert [row["ranks"] for row in rows if row["ev"] == "same_ranks"] == [same] * bool(same)
+    traced = {row["pid"] for row in rows if row["ev"] == "graph" and row["level"] == "dynamo"}
+    assert len(traced) == 4 - len(same or [])
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path: Path) -> None:

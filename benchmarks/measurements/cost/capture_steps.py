@@ -34,7 +34,7 @@ from ...harness import (
     run_reprokit,
     show_progress,
 )
-from ...measurement import Measurement, add_only_option
+from ...measurement import Measurement, add_beside_option, add_only_option
 from ...results import Column, Row
 
 COLUMNS = (
@@ -125,18 +125,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="default: 0; processes that keep a CPU busy",
     )
-    parser.add_argument(
-        "--beside",
-        type=_source_tree,
-        metavar="FOLDER",
-        help="the source tree of an older reprokit, which captures each program too",
-    )
-
-
-def _source_tree(text: str) -> Path:
-    if not (Path(text) / "reprokit" / "__main__.py").is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a source tree of reprokit")
-    return Path(text).resolve()
+    add_beside_option(parser, "program")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from ...core.shared import cuts
@@ -26,6 +27,11 @@ that recompiles without end does not fill the disk.
 
 is_only_new = False
 """Whether to skip a graph that another rank has already written."""
+refuses_graphs = False
+"""Whether a graph is an error: the process only finds out whether the compiler is entered."""
+has_refused = False
+traced_code: set[CodeType] = set()
+"""The code of all functions that Dynamo traced for a graph."""
 current: int | None = None
 """The number of the graph that Inductor is compiling."""
 _recorded = 0
@@ -52,7 +58,10 @@ def record_graph(
     order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
     of a compile that Dynamo did not start. Without ``has_values`` only metadata is read.
     """
-    global _recorded
+    global _recorded, has_refused
+    if refuses_graphs:
+        has_refused = True
+        raise RuntimeError("no graph is compiled in this process")
     nodes = len(gm.graph.nodes)
     event = events.Graph(level=level, cid=cid, nodes=nodes, backward=is_backward)
     number: int | None = None

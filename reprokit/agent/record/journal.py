@@ -25,6 +25,7 @@ _now_fd: int | None = None
 _beat_fd: int | None = None
 _memory: MemoryJournal | None = None
 _dropped = 0
+_is_stopped = False
 
 HEARTBEAT_INTERVAL_S = 0.25
 calls = 0
@@ -60,6 +61,8 @@ def write_to_memory() -> None:
 def write_event(event: Event) -> None:
     """Append one event. It never raises: a full disk must not change what the target does."""
     global _fd, _dropped
+    if _is_stopped:
+        return
     try:
         stamped = dataclasses.replace(
             event,
@@ -80,6 +83,13 @@ def write_event(event: Event) -> None:
         _dropped += 1
 
 
+def stop() -> None:
+    """Write nothing in the rest of this process."""
+    global _is_stopped
+    close_journal()
+    _is_stopped = True
+
+
 def close_journal() -> None:
     """Close the file of the journal; the next event opens it again."""
     global _fd
@@ -95,6 +105,8 @@ def write_now(unit: str, where: str, repeats: int = 0, repeated: str = "") -> No
     ``pwrite`` and not a memory mapping: on a full disk, a mapping would end the target with SIGBUS.
     """
     global _now_fd
+    if _is_stopped:
+        return
     try:
         record = encode_now(Now(time.monotonic(), unit, where, repeats, repeated))
         if _memory is not None:

@@ -6,6 +6,7 @@ A factory returns ``(model, args)``, ``(model, args, kwargs)`` or a dict with th
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -84,10 +85,12 @@ def find_factory(kind: str, place: str, name: str) -> Callable[..., Any]:
     return factory  # type: ignore[no-any-return]
 
 
+@functools.cache
 def _import_file(path: str) -> ModuleType:
     """Import a file with its folder on ``sys.path``, as ``python FILE`` does.
 
-    The module is added to ``sys.modules``, because Dynamo needs it there.
+    A second call returns the same module, which has the code that Dynamo has compiled. The module
+    is added to ``sys.modules``, because Dynamo needs it there.
     """
     path = os.path.abspath(path)
     sys.path.insert(0, os.path.dirname(path))

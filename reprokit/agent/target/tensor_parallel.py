@@ -9,8 +9,8 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...core.shared.contract import events
 from ...core.shared.errors import BadTarget
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 DIFFERENCE = (
-    "rank 0 of {count} in a fake process group, which executes no collective; Dynamo traces the"
-    " other ranks, which then stop"
+    "rank 0 of {count} in a fake process group, which executes no collective; a rank that passes"
+    " the guards of rank 0 has its graphs, and the others stop after Dynamo has traced them"
 )
+_RUN, _END = b"r", b"e"
 PLAN = "tp_plan"
 """Attribute of a model: patterns of its modules' names -> the style of the split. The models of
 transformers have it.
@@ -140,50 +141,69 @@ def trace_only(gm: torch.fx.GraphModule, example_inputs: Any, **options: Any) ->
     return gm.forward
 
 
-@contextlib.contextmanager
-def run_ranks(count: int) -> Iterator[int]:
-    """Run the body once for each rank: in this process as rank 0, and in forks as the other ranks.
+def run_ranks(
+    count: int, run_rank: Callable[[int], None], find_same_ranks: Callable[[], set[int]]
+) -> None:
+    """Call ``run_rank`` in this process as rank 0, and in forks as the ranks that are not like it.
 
-    At most as many forks run at once as there are CPUs. The context ends after all forks. A fork
+    ``find_same_ranks`` is called after rank 0, and returns the ranks that need no call. The other
+    ranks are forked before rank 0 runs, so each of them starts in the same state. At most as many
+    of them run at once as there are CPUs. The function returns after all forks have ended. A fork
     that fails journals the exception. If a signal ends a fork, the same signal ends this process.
     """
-    reading, writing = os.pipe()
-    os.write(writing, b"x" * max(1, len(os.sched_getaffinity(0)) - 1))
-    children: list[int] = []
+    turns, orders = os.pipe(), {}
+    children: dict[int, int] = {}
     for rank in range(1, count):
         os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+        orders[rank] = os.pipe()
         child = os.fork()
         if child == 0:
-            status = 1
-            try:
-                process_start.end_with_parent()
-                graph_recorder.is_only_new = True
-                # the TORCH_TRACE file of rank 0 is enough
-                logging.getLogger("torch.__trace").handlers.clear()
-                os.read(reading, 1)  # wait for a free CPU
-                yield rank
-                status = 0
-            except BaseException as error:
-                journal.write_event(
-                    events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
-                )
-            finally:
-                os.write(writing, b"x")
-                os._exit(status)
-        children.append(child)
+            _run_fork(rank, run_rank, orders[rank][0], turns)
+        children[rank] = child
     os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0"
     try:
-        yield 0
+        run_rank(0)
+        same = find_same_ranks()
+        os.write(turns[1], b"x" * len(os.sched_getaffinity(0)))
+        for rank, (_, writing) in orders.items():
+            os.write(writing, _END if rank in same else _RUN)
         while children:
-            _, status = os.waitpid(children[0], 0)
-            del children[0]
+            rank = next(iter(children))
+            _, status = os.waitpid(children[rank], 0)
+            del children[rank]
             if os.WIFSIGNALED(status):
                 signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
                 os.kill(os.getpid(), os.WTERMSIG(status))
     finally:
-        for child in children:
+        for child in children.values():
             with contextlib.suppress(OSError):
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        os.close(reading)
-        os.close(writing)
+        for pipe in (turns, *orders.values()):
+            for fd in pipe:
+                os.close(fd)
+
+
+def _run_fork(
+    rank: int, run_rank: Callable[[int], None], orders: int, turns: tuple[int, int]
+) -> NoReturn:
+    """Run one rank in this fork, if rank 0 says so."""
+    status = 1
+    has_turn = False
+    try:
+        process_start.end_with_parent()
+        if os.read(orders, 1) == _RUN:
+            graph_recorder.is_only_new = True
+            # the TORCH_TRACE file of rank 0 is enough
+            logging.getLogger("torch.__trace").handlers.clear()
+            has_turn = bool(os.read(turns[0], 1))
+            run_rank(rank)
+        status = 0
+    except BaseException as error:
+        journal.write_event(
+            events.ExceptionRaised(where="call", chain=exceptions.describe_exception(error))
+        )
+    finally:
+        if has_turn:
+            os.write(turns[1], b"x")
+        os._exit(status)

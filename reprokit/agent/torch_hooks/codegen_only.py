@@ -40,6 +40,8 @@ def stop_after_codegen() -> None:
     from torch._inductor.cpu_vec_isa import VecISA
 
     global load
+    if "load" in globals():  # a fork that runs the target again
+        return
     load = real = codecache.PyCodeCache.load_by_key_path
 
     def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> Any:

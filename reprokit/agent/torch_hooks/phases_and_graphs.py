@@ -121,6 +121,7 @@ def hook_graphs() -> None:
         def _call_user_compiler(
             self: Any, gm: torch.fx.GraphModule, example_inputs: Any, *args: Any, **kwargs: Any
         ) -> Any:
+            graph_recorder.traced_code.update(getattr(self, "traced_code", ()))
             number = graph_recorder.record_graph(
                 gm, example_inputs, "dynamo", compile_id(), False, compiler_fn=self.compiler_fn
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,19 +10,28 @@ from reprokit.core.records import rank_graphs
 from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import Graph, GraphDone
+from reprokit.core.shared.contract.events import Graph, GraphDone, SameRanks
 from reprokit.host.system import files
 
 
 def read_graph_records(
-    graphs: Sequence[Graph], finished: Sequence[GraphDone], ranks: Mapping[str, int]
+    graphs: Sequence[Graph],
+    finished: Sequence[GraphDone],
+    ranks: Mapping[str, int],
+    same: SameRanks,
 ) -> list[GraphRecord]:
     """Return the graphs of the events ``graph`` and ``graph_done``; ``ranks`` has the pid of each
-    rank.
+    rank. The ranks of ``same`` have the graphs with which rank 0 enters the compiler.
     """
     done = {e.n for e in finished if e.n is not None}
     of_pid = {pid: rank for rank, pid in ranks.items()}
-    return [_graph(e, done, of_pid.get(e.pid, "")) for e in graphs]
+    records = [_graph(e, done, of_pid.get(e.pid, "")) for e in graphs]
+    return records + [
+        dataclasses.replace(record, rank=str(rank))
+        for rank in same.ranks
+        for record in records
+        if record.rank == "0" and record.is_entered
+    ]
 
 
 def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:

@@ -39,6 +39,7 @@ from reprokit.core.shared.contract.events import (
     RanksSimulated,
     Recompile,
     RecompileLimit,
+    SameRanks,
     TargetBuilt,
     Torch,
     WarningShown,
@@ -153,7 +154,10 @@ def read_observation(
         sizes = [p.world_size for p in evidence.processes]
         ranks_of = main_process.ranks_of_evidence(evidence)
     graphs = graph_records.read_graph_records(
-        journals.events_of_type(Graph), journals.events_of_type(GraphDone), ranks_of
+        journals.events_of_type(Graph),
+        journals.events_of_type(GraphDone),
+        ranks_of,
+        journals.last_event_of_type(SameRanks),
     )
     failing_pid = raiser or (pid if outcome.is_timed_out else None)
     stage, compared = _reader_of_stage(request, outcome, journals, failing_pid)

@@ -353,6 +353,14 @@ class RanksSimulated(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SameRanks(Event):
+    """These simulated ranks pass the guards of the graphs of rank 0, and are not traced."""
+
+    ev = "same_ranks"
+    ranks: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimulationGapMet(Event):
     """A call that is not simulated was refused."""
 

@@ -1,0 +1,112 @@
+"""Find the simulated ranks that have the graphs of rank 0, without tracing them again.
+
+After rank 0 is compiled, a fork of it becomes each other rank in turn: it joins the process group
+as that rank, builds the model and calls it. Dynamo reuses the code of rank 0 only if all of its
+guards pass, so a rank that compiles nothing has the same graphs. A call that returns the rank, and
+that Dynamo replaces with its result, has no guard. So the program must not contain such a call: its
+own files are searched for the word, and all other code that Dynamo traced for the name. Otherwise
+every rank is traced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...core.shared.contract import events, run_names
+from ..record import graph_recorder, journal, process_start
+
+_RANK_NAMES = frozenset(
+    (
+        *("get_rank", "get_node_local_rank", "get_group_rank", "get_global_rank", "get_local_rank"),
+        *("get_coordinate", "_coordinate_on_dim", "rank", "local_rank", "getenv", "environ"),
+    )
+)
+"""Names of functions and attributes that return the rank; ``environ`` and ``getenv`` read RANK."""
+_OWN_FOLDER = os.path.join(journal.RUN_DIR, run_names.AGENT_FOLDER)
+_RANK_WORDS = re.compile(rb"rank|coordinate|environ|getenv", re.IGNORECASE)
+
+
+def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
+    """Return the ranks of 1 to ``count - 1`` that have the graphs of rank 0, which this process is.
+
+    ``run_rank`` joins the group as the rank of the environment, builds the model and calls it. It
+    runs in a fork, which journals nothing.
+    """
+    if not graph_recorder.traced_code or _reads_rank():
+        return set()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        process_start.end_with_parent()
+        journal.stop()
+        graph_recorder.refuses_graphs = True
+        for rank in range(1, count):
+            if _compiles_nothing(rank, run_rank):
+                os.write(writing, bytes([rank % 256, rank // 256]))
+        os._exit(0)
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            found = pipe.read()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.waitpid(child, 0)
+    same = {low + 256 * high for low, high in zip(found[::2], found[1::2], strict=False)}
+    journal.write_event(events.SameRanks(ranks=sorted(same)))
+    return same
+
+
+def _compiles_nothing(rank: int, run_rank: Callable[[], None]) -> bool:
+    import torch.distributed as dist
+    from torch.distributed.tensor import debug
+
+    os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+    try:
+        dist.destroy_process_group()
+        # its entries have the mesh of the rank before, which is equal but a different object
+        clear: Any = debug._clear_sharding_prop_cache
+        clear()
+        graph_recorder.has_refused = False
+        run_rank()
+    except BaseException:  # the rank is traced, and that fails in the same way
+        return False
+    return not graph_recorder.has_refused
+
+
+def _reads_rank() -> bool:
+    """Return whether the program may use its rank in a way for which Dynamo has no guard."""
+    return any(_RANK_NAMES.intersection(code.co_names) for code in graph_recorder.traced_code) or (
+        any(_has_rank_word(path) for path in _own_files())
+    )
+
+
+def _own_files() -> Iterable[str]:
+    """Yield the files of the loaded modules that are not in a library."""
+    libraries = tuple(
+        os.path.join(path, "") for path in {*sysconfig.get_paths().values(), _OWN_FOLDER}
+    )
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and not (
+            name.startswith("torch.")  # the file of torch.ops does not exist
+            or name in ("sitecustomize", "usercustomize")
+            or os.path.abspath(path).startswith(libraries)
+        ):
+            yield path
+
+
+def _has_rank_word(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return _RANK_WORDS.search(file.read()) is not None
+    except OSError:
+        return True
