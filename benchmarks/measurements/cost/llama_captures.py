@@ -112,6 +112,7 @@ def _capture(words: tuple[str, ...], tree: Path) -> dict[str, Any]:
             "--output-dir",
             Path(folder) / "out",
             environ=environ,
+            cwd=Path(folder),  # python -m would import the reprokit of this folder
             tree=tree,
         )
     if done.kind != "ok":
