@@ -10,11 +10,13 @@ forked child. A program is run once, and counts as one probe of each search that
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 from unittest import mock
 
 from reprokit.core.judge import same_failure
@@ -41,6 +43,7 @@ COLUMNS = (
     *(Column(f"{name} cpu_s", f"{name}, CPU s", 1) for name in NAMES),
     *(Column(f"{name} size", f"{name}, nodes left") for name in NAMES),
 )
+T = TypeVar("T")
 LIMIT_S = 400.0
 SEARCHED = tuple(
     name
@@ -85,12 +88,14 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
             case = CASES[name]
             environ = quiet_environ(case.bug)
             with mock.patch.dict(os.environ, environ, clear=True):
-                row = _measure_case(case, Path(folder), environ)
+                failing = captured_case(case, Path(folder), environ)
+                row = _measure_case(failing)
         if row:
             yield {"case": name, **row}
 
 
-def _measure_case(case: Case, folder: Path, environ: Mapping[str, str]) -> Row:
+def captured_case(case: Case, folder: Path, environ: Mapping[str, str]) -> cases.MinimizeCase:
+    """Capture a failure without a reduction, and return it with a run directory of its own."""
     script = folder / "script.py"
     script.write_text(case.script)
     done = run_reprokit(
@@ -108,46 +113,82 @@ def _measure_case(case: Case, folder: Path, environ: Mapping[str, str]) -> Row:
         raise MeasurementFailed(f"the capture left no pack: {done.last_error}")
     opened = reopen.open_pack(Path(done.answer["pack"]))
     run = run_directory.create_run_directory(folder / "searches", "searches")
-    failing = reopen.case_of_pack(opened, run, sys.executable)
-    starts = [s for s in cases.starting_points_of_case(failing) if s.graph is not None]
+    return reopen.case_of_pack(opened, run, sys.executable)
+
+
+@contextlib.contextmanager
+def first_failing(
+    failing: cases.MinimizeCase, starts: Sequence[StartingPoint]
+) -> Iterator[tuple[StartingPoint | None, Oracle | None, Callable[[], float]]]:
+    """Give the first starting point that shows the failure, its oracle, and the CPU seconds of all
+    probes so far; None if there is no such point.
+    """
     for start in starts:
         with cases.create_probe_server(failing) as server:
             limits = cases.probe_limits_of(failing)
-            oracle = Oracle(run.path, server, failing.signature, limits, failing.python)
-            oracle.begin_program(start.text, start.graph.settings.get("sources", ()))  # type: ignore[union-attr]
+            oracle = Oracle(failing.run_path, server, failing.signature, limits, failing.python)
+            oracle.begin_program(
+                start.text, start.graph.settings.get("sources", ()) if start.graph else ()
+            )
             if oracle.shows_failure(start.text):
-                return _compare(failing, start, oracle, lambda: server.cpu_s)
-    show_progress("no recorded graph shows the failure")
-    return {}
+                yield start, oracle, lambda: server.cpu_s
+                return
+    yield None, None, float
 
 
-def _compare(
-    failing: cases.MinimizeCase, start: StartingPoint, oracle: Oracle, cpu_s: Callable[[], float]
+def _measure_case(failing: cases.MinimizeCase) -> Row:
+    starts = [s for s in cases.starting_points_of_case(failing) if s.graph is not None]
+    with first_failing(failing, starts) as (start, oracle, cpu_s):
+        if start is None or oracle is None or start.graph is None:
+            show_progress("no recorded graph shows the failure")
+            return {}
+        graph, units = start.graph, list(start.units)
+        hints = hinted_units(graph, failing.verdict, failing.seen)
+
+        def own(answer: Answer) -> int:
+            implied = subsets.Implied[int](
+                lambda some: reducer.has_failure(answer(program_of(some))) if some else False
+            )
+            return len(
+                subsets.smallest_subset(units, implied.holds, hints, lambda i: graph.units[i].kind)
+            )
+
+        def program_of(some: list[int]) -> str:
+            return subgraph.program_of_units(graph, some)
+
+        return {"nodes": len(units), **compare_searches(oracle, cpu_s, units, program_of, own)}
+
+
+Answer = Callable[[str], str]
+
+
+def compare_searches(
+    oracle: Oracle,
+    cpu_s: Callable[[], float],
+    items: Sequence[T],
+    program_of: Callable[[list[T]], str],
+    own: Callable[[Answer], int],
 ) -> Row:
-    graph = start.graph
-    assert graph is not None
-    units, costs = list(start.units), dict[str, float]()
-    hints = hinted_units(graph, failing.verdict, failing.seen)
+    """Run every search for the items that a failure needs, and return its probes, its CPU seconds
+    and the number of items that it leaves.
 
-    def own(things: Sequence[int], answer: Callable[[list[int]], str]) -> list[int]:
-        implied = subsets.Implied[int](lambda some: reducer.has_failure(answer(some)))
-        return subsets.smallest_subset(things, implied.holds, hints, lambda i: graph.units[i].kind)
-
-    row: Row = {"nodes": len(units)}
+    ``program_of`` returns the program of a part of the items; empty if there is none. ``own`` is
+    reprokit's search, which gets the answers for programs.
+    """
+    row: Row = {}
+    costs: dict[str, float] = {}
     for name in NAMES:
         counting = CountingOracle(oracle, cpu_s, costs)
 
-        def answer(some: list[int], counting: CountingOracle = counting) -> str:
-            return counting.answer(subgraph.program_of_units(graph, some)) if some else ""
-
-        def holds(some: list[int]) -> bool:
-            return answer(some) == same_failure.SAME
+        def holds(some: list[T], counting: CountingOracle = counting) -> bool:
+            text = program_of(some) if some else ""
+            return bool(text) and counting.answer(text) == same_failure.SAME
 
         if name == "reprokit":
-            kept = own(units, answer)
+            size = own(counting.answer)
         elif name == "weighted ddmin":
-            kept = searches.weighted_ddmin(
-                units, holds, lambda i: float(len(subgraph.program_of_units(graph, [i])))
+            size = len(
+                searches.weighted_ddmin(items, holds, lambda item: float(len(program_of([item]))))
             )
         else:
             search = {
@@ -155,16 +196,16 @@ def _compare(
                 "ProbDD": searches.prob_dd,
                 "CDD": searches.counter_dd,
             }
-            kept = search[name](units, holds)
+            size = len(search[name](items, holds))
         row[f"{name} probes"] = counting.probes
         row[f"{name} cpu_s"] = round(counting.cpu_s, 2)
-        row[f"{name} size"] = len(kept)
+        row[f"{name} size"] = size
     show_progress(", ".join(f"{name} {row[f'{name} probes']}" for name in NAMES))
     return row
 
 
 def summarise_rows(rows: Sequence[Row]) -> list[str]:
-    """Return in how many cases reprokit's search needs the fewest probes, and leaves most nodes."""
+    """Return in how many cases reprokit's search needs the fewest probes, and leaves most items."""
 
     def number(row: Row, key: str) -> float:
         return float(str(row[key]))
@@ -181,7 +222,7 @@ def summarise_rows(rows: Sequence[Row]) -> list[str]:
     totals = ", ".join(f"{n} {sum(number(r, f'{n} cpu_s') for r in rows):.0f} s" for n in NAMES)
     return [
         f"No search needs fewer probes than reprokit's in {len(fewest)} of {len(rows)} cases.",
-        f"A search leaves fewer nodes than reprokit's in {len(larger)} of {len(rows)} cases.",
+        f"A search leaves less than reprokit's in {len(larger)} of {len(rows)} cases.",
         f"CPU seconds of all probes: {totals}.",
     ]
 

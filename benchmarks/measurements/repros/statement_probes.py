@@ -1,0 +1,92 @@
+"""Count the probes that different searches need for the statements of the same programs.
+
+python -m benchmarks run statement_probes [--only CASE ...]
+
+The programs are the sources of the cases of ``search_probes``. reprokit's search is its pass over
+statements, which leaves out the outermost first. The others get one list of all statements. Every
+search gets the same predicate: the failure shows in a forked child.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+from reprokit.core.reduce import ast_edits
+from reprokit.core.reduce.edit_memory import EditMemory
+from reprokit.core.reduce.passes import statements
+from reprokit.host.minimize import cases, reducer
+
+from ...harness import quiet_environ, show_progress
+from ...measurement import Measurement
+from ...results import Column, Row
+from ..cost.capture_steps import CASES
+from . import search_probes
+from .search_probes import NAMES, Answer
+
+COLUMNS = (
+    Column("case", "case"),
+    Column("statements", "statements"),
+    *(Column(f"{name} probes", f"{name}, probes") for name in NAMES),
+    *(Column(f"{name} cpu_s", f"{name}, CPU s", 1) for name in NAMES),
+    *(Column(f"{name} size", f"{name}, statements left") for name in NAMES),
+)
+
+
+def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
+    """Yield one row for each case."""
+    for name in options.only:
+        with tempfile.TemporaryDirectory(prefix="searches-", ignore_cleanup_errors=True) as folder:
+            case = CASES[name]
+            environ = quiet_environ(case.bug)
+            with mock.patch.dict(os.environ, environ, clear=True):
+                row = _measure_case(search_probes.captured_case(case, Path(folder), environ))
+        if row:
+            yield {"case": name, **row}
+
+
+def _measure_case(failing: cases.MinimizeCase) -> Row:
+    starts = [s for s in cases.starting_points_of_case(failing) if s.graph is None]
+    with search_probes.first_failing(failing, starts) as (start, oracle, cpu_s):
+        if start is None or oracle is None:
+            show_progress("the source does not show the failure")
+            return {}
+        text = start.text
+        tree = ast.parse(text)
+        paths = [place.path for place in ast_edits.walk_statements(tree)]
+
+        def program_of(some: list[ast_edits.Path]) -> str:
+            changed = copy.deepcopy(tree)
+            try:
+                ast_edits.without_node(changed, sorted(set(paths) - set(some), reverse=True))
+                return ast_edits.text_of(changed)
+            except ast_edits.NO_PROGRAM:
+                return ""
+
+        def own(answer: Answer) -> int:
+            edits = EditMemory()
+            reduced, before = text, ""
+            while reduced != before:
+                before, known = reduced, edits.copy(reduced)
+                reduced = statements.drop_statements(
+                    reduced,
+                    lambda new, known=known: known.shows_failure(  # type: ignore[misc]
+                        new, lambda: reducer.has_failure(answer(new))
+                    ),
+                )
+                edits.update(known)
+            return len(list(ast_edits.walk_statements(ast.parse(reduced))))
+
+        row = search_probes.compare_searches(oracle, cpu_s, paths, program_of, own)
+        return {"statements": len(paths), **row}
+
+
+MEASUREMENT = Measurement(
+    COLUMNS, measure_rows, search_probes.add_options, search_probes.summarise_rows
+)
