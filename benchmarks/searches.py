@@ -67,7 +67,9 @@ def weighted_ddmin(things: Sequence[T], holds: Holds[T], weight: Callable[[T], f
     """
     kept, blocks = list(things), 2
     while len(kept) >= 2:
-        parts = _by_weight(kept, blocks, weight)
+        parts = (
+            _by_weight(kept, blocks, weight) if blocks < len(kept) else [[thing] for thing in kept]
+        )
         for part in parts:
             rest = [thing for thing in kept if thing not in part]
             if rest and holds(rest):

@@ -18,6 +18,7 @@ COMMANDS = {
     "bisect": "Find the torch in which a failure started, or was fixed.",
     "capture": "Run a target under instrumented torch.compile and write a pack.",
     "check": "Report whether a program has the failure of a pack, for git bisect and reducers.",
+    "conditions": "Find what a failure needs of the machine, the process and the settings.",
     "env": "Print what a pack contains about this machine and interpreter.",
     "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
     "kernel": "Compile a Triton kernel for several architectures, and try remedies.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import sys
 import tempfile
@@ -130,9 +131,15 @@ def first_failing(
             oracle.begin_program(
                 start.text, start.graph.settings.get("sources", ()) if start.graph else ()
             )
-            if oracle.shows_failure(start.text):
+            shows = oracle.shows_failure(start.text)
+            if not shows and limits.stop:
+                oracle.limits = dataclasses.replace(limits, stop=None)
+                oracle.forget_answers(start.text)
+                shows = oracle.shows_failure(start.text)
+            if shows:
                 yield start, oracle, lambda: server.cpu_s
                 return
+            show_progress(f"{start.level}: {oracle.last_outcome}")
     yield None, None, float
 
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks run statement_probes [--only CASE ...]
 
-The programs are the sources of the cases of ``search_probes``. reprokit's search is its pass over
+The programs are the scripts of benchmarks/cases/minimization_cases.py. reprokit's search is its pass over
 statements, which leaves out the outermost first. The others get one list of all statements. Every
 search gets the same predicate: the failure shows in a forked child.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,9 +21,11 @@ from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.passes import statements
 from reprokit.host.minimize import cases, reducer
+from reprokit.host.minimize.starting_points import StartingPoint
 
+from ...cases.minimization_cases import FAILURES
 from ...harness import quiet_environ, show_progress
-from ...measurement import Measurement
+from ...measurement import Measurement, add_only_option
 from ...results import Column, Row
 from ..cost.capture_steps import CASES
 from . import search_probes
@@ -46,23 +47,22 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
             case = CASES[name]
             environ = quiet_environ(case.bug)
             with mock.patch.dict(os.environ, environ, clear=True):
-                row = _measure_case(search_probes.captured_case(case, Path(folder), environ))
+                failing = search_probes.captured_case(case, Path(folder), environ)
+                row = _measure_case(failing, case.script)
         if row:
             yield {"case": name, **row}
 
 
-def _measure_case(failing: cases.MinimizeCase) -> Row:
-    starts = [s for s in cases.starting_points_of_case(failing) if s.graph is None]
+def _measure_case(failing: cases.MinimizeCase, text: str) -> Row:
+    starts = [StartingPoint("source", text)]
     with search_probes.first_failing(failing, starts) as (start, oracle, cpu_s):
         if start is None or oracle is None:
-            show_progress("the source does not show the failure")
+            show_progress("the script does not show the failure in a forked child")
             return {}
-        text = start.text
-        tree = ast.parse(text)
-        paths = [place.path for place in ast_edits.walk_statements(tree)]
+        paths = [place.path for place in ast_edits.walk_statements(ast.parse(text))]
 
         def program_of(some: list[ast_edits.Path]) -> str:
-            changed = copy.deepcopy(tree)
+            changed = ast.parse(text)  # several times faster than a copy
             try:
                 ast_edits.without_node(changed, sorted(set(paths) - set(some), reverse=True))
                 return ast_edits.text_of(changed)
@@ -87,6 +87,9 @@ def _measure_case(failing: cases.MinimizeCase) -> Row:
         return {"statements": len(paths), **row}
 
 
-MEASUREMENT = Measurement(
-    COLUMNS, measure_rows, search_probes.add_options, search_probes.summarise_rows
-)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of cases."""
+    add_only_option(parser, [name for name in search_probes.SEARCHED if name in FAILURES], "case")
+
+
+MEASUREMENT = Measurement(COLUMNS, measure_rows, add_options, search_probes.summarise_rows)

@@ -73,6 +73,7 @@ def check(
       git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good
       reprokit check candidate.py --same-as PACK --exit-zero-if bug
     """
+    from reprokit.core.experiments import conditions
     from reprokit.core.judge import same_failure
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.minimize import rerun_repro
@@ -88,7 +89,7 @@ def check(
         out.print_line(f"unknown: {problem}")
         if as_json:
             error = {"code": BadInput.code, "message": str(problem)}
-            document = {"schema": 1, "answer": "unresolved", "runs": 0, "titles": []}
+            document = {"schema": 1, "answer": "unresolved", "runs": 0, "unmet": "", "titles": []}
             out.RESULTS.print_json({**document, "error": error})
         ctx.exit(SKIP)
     with tempfile.TemporaryDirectory(prefix="reprokit-check-") as folder, interrupts.deferred():
@@ -106,12 +107,12 @@ def check(
         )
     if as_json:
         titles = [run.signature.title for run in done.runs]
-        out.RESULTS.print_json(
-            {"schema": 1, "answer": done.answer, "runs": len(done.runs), "titles": titles}
-        )
+        document = {"schema": 1, "answer": done.answer, "runs": len(done.runs)}
+        out.RESULTS.print_json({**document, "unmet": done.unmet, "titles": titles})
     else:
         for run in done.runs:
-            out.RESULTS.print_line(f"{run.answer}: {run.signature.title}")
+            unmet = f"this machine {conditions.UNMET_WORDS}{run.unmet}" if run.unmet else ""
+            out.RESULTS.print_line(f"{run.answer}: {unmet or run.signature.title}")
     if done.is_interrupted:
         ctx.exit(130)
     if done.answer == same_failure.UNRESOLVED:

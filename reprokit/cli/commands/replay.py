@@ -54,6 +54,7 @@ def replay(
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
     """
     from reprokit.cli.documents.study_documents import signature_keys
+    from reprokit.core.experiments import conditions
     from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
@@ -90,6 +91,7 @@ def replay(
         "answer": done.answer,
         "hits": done.hits,
         "runs": len(done.runs),
+        "unmet": done.unmet,
         "signature": signature_keys(opened.signature),
         "python": checked,
         "details": [
@@ -104,5 +106,8 @@ def replay(
         for run in done.runs:
             out.RESULTS.print_line(f"{run.answer:<10} {run.signature.title}")
         words = "reproduced" if done.hits else "not reproduced"
-        out.RESULTS.print_line((f"{words}: {done.hits} of {len(done.runs)} runs", "bold"))
+        line = f"{words}: {done.hits} of {len(done.runs)} runs"
+        if done.unmet:
+            line = f"cannot tell: this machine {conditions.UNMET_WORDS}{done.unmet}"
+        out.RESULTS.print_line((line, "bold"))
     ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])

@@ -29,6 +29,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         capture_documents.RefusedCaptureDocument,
     ),
     "check": (study_documents.CheckDocument,),
+    "conditions": (study_documents.ConditionsDocument,),
     "env": (pack_documents.EnvironmentDocument, pack_documents.HooksDocument, Gpu),
     "issue": (pack_documents.IssueDocument, pack_documents.NoIssueDocument),
     "kernel": (study_documents.KernelDocument,),

@@ -106,6 +106,25 @@ class AblateDocument(AblateBase, total=False):
     missing: list[MissingRow]
 
 
+class ConditionsRun(TypedDict):
+    """One run with changed conditions."""
+
+    changed: list[str]
+    answer: Answer
+
+
+class ConditionsKeys(TypedDict):
+    """The conditions of a failure."""
+
+    sentence: str
+    needed: list[list[str]]
+    together: list[list[str]]
+    irrelevant: list[str]
+    unknown: list[str]
+    tried: list[ConditionsRun]
+    lines: list[str]
+
+
 class MinimizedKeys(TypedDict):
     """The result of a minimization."""
 
@@ -124,6 +143,7 @@ class MinimizedKeys(TypedDict):
     is_complete: bool
     notes: list[str]
     depends_on: list[str]
+    conditions: ConditionsKeys | None
     proof: Proof | None
     unproved: str
     says: str
@@ -222,9 +242,21 @@ class ReplayDocument(SchemaVersion):
     answer: Answer
     hits: int
     runs: int
+    unmet: str
     signature: SignatureKeys
     python: PathText
     details: list[ReplayedRun]
+
+
+class ConditionsDocument(SchemaVersion):
+    """What ``reprokit conditions --json`` prints."""
+
+    signature: SignatureKeys
+    run_dir: PathText
+    occurs: bool
+    unmet: str
+    cpu_s: CpuSeconds
+    conditions: ConditionsKeys | None
 
 
 class CheckBase(SchemaVersion):
@@ -232,6 +264,7 @@ class CheckBase(SchemaVersion):
 
     answer: Answer
     runs: int
+    unmet: str
     titles: list[str]
 
 

@@ -202,6 +202,8 @@ def print_captured(captured: CaptureResult) -> None:
         row("", captured.minimized.describe_time())
         for note in (*captured.minimized.depends_on, *captured.minimized.notes):
             row("", note)
+        if found := captured.minimized.conditions:
+            row("conditions", found.sentence)
     if seen.is_command and not seen.is_attached:
         row(
             "exit",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from reprokit.core.experiments import bisection
+from reprokit.core.experiments import bisection, conditions
 from reprokit.core.experiments.bisection import BAD, GOOD, SKIP
 from reprokit.core.judge import same_failure
 from reprokit.core.records.verdict_kinds import kind_named
@@ -184,6 +184,8 @@ def _title(done: rerun_repro.ReplayResult, python: str) -> str:
     deciding = next(run for run in done.runs if run.answer == done.answer)
     if done.answer == same_failure.PASSES:
         return ""
+    if done.unmet:
+        return f"{conditions.UNMET_WORDS}{done.unmet}"
     if done.answer == same_failure.UNRESOLVED:
         try:
             torch_environments.imported_torch_version(python)

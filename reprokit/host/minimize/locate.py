@@ -22,24 +22,15 @@ from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.starting_points import StartingPoint
-from reprokit.host.probe.candidate import (
-    UNCOMPILED_ROLES,
-    CandidateResult,
-    ProbeLimits,
-    candidate_request,
-    judge_candidate,
-    judge_results,
-    role_overrides,
-)
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import deletion, host_log
+from reprokit.host.probe.forked_child import run_in_forked_child
+from reprokit.host.system import host_log
 from reprokit.host.system.progress import OperationStatus
 
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
@@ -85,7 +76,7 @@ def first_wrong_program(
     for status.done, start in enumerate(starts, 1):
         show(status)
         with host_log.suppress(ServerLost):
-            judged = _run_in_roles(server, start.text, wanted, limits, python)
+            judged = run_in_forked_child(server, start.text, wanted, limits, python)
             if judged.answer == same_failure.SAME:
                 return start.text
     return ""
@@ -233,27 +224,3 @@ def _searches(subsystems: Sequence[str]) -> Iterable[tuple[str, Sequence[str]]]:
     """
     yield from ((name, ()) for name in reversed(subsystems))
     yield from ((name, subsystems[n + 1 :]) for n, name in enumerate(subsystems[:-1]))
-
-
-def _run_in_roles(
-    server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str
-) -> CandidateResult:
-    def run(role: str) -> CandidateResult:
-        outcome, folder = server.run_program(
-            text, limits, role in UNCOMPILED_ROLES, role, role_overrides(role, limits)
-        )
-        try:
-            return judge_candidate(
-                candidate_request(folder / run_names.REPRO_FILE, python, limits),
-                outcome,
-                folder,
-                wanted,
-            )
-        finally:
-            deletion.delete_path(folder, inside=server.folder)
-
-    deletion.delete_path(server.folder / RESULTS_FOLDER, inside=server.folder)
-    try:
-        return judge_results(run, wanted)
-    finally:
-        deletion.delete_path(server.folder / RESULTS_FOLDER, inside=server.folder)

@@ -97,7 +97,7 @@ def minimize_case(
         )
     result.cpu_s = round(server.cpu_s + time.process_time() - own_cpu_s, 2)
     result.seconds = round(time.monotonic() - began, 1)
-    _leave(folder, result)
+    save_minimized(case.run_path, result)
     return result
 
 
@@ -128,7 +128,7 @@ def _until_proved(
             if is_budget_spent:
                 result.notes.append("the budget ended before any program showed the failure")
             return
-        _leave(folder, result)
+        save_minimized(case.run_path, result)
         proves = time.monotonic()
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
@@ -212,7 +212,9 @@ def load_minimized(run_path: Path) -> MinimizeResult | None:
     return None
 
 
-def _leave(folder: Path, result: MinimizeResult) -> None:
+def save_minimized(run_path: Path, result: MinimizeResult) -> None:
+    """Write the result, and the best program so far, to the run directory."""
+    folder = run_path / FOLDER
     result.lines = count_code_lines(result.text)
     with host_log.suppress(OSError):
         files.write_json(folder / run_names.MINIMIZE_FILE, dataclasses.asdict(result))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from reprokit.core.experiments.conditions import Conditions
 from reprokit.core.judge import same_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.proofs import proof, proven
@@ -40,6 +41,8 @@ class MinimizeResult:
     notes: list[str] = field(default_factory=list)
     depends_on: list[str] = field(default_factory=list)
     """Sentences on the values of inputs, and the random values, that the failure depends on."""
+    conditions: Conditions | None = None
+    """What the failure needs of the machine and the process; None if nobody asked."""
     proof: proof.Proof | None = None
     unproved: str = ""
     """Why the proof has no hits, where the reduction knows a reason that the proof does not."""

@@ -36,6 +36,11 @@ class ReplayResult:
         return sum(run.answer == same_failure.SAME for run in self.runs)
 
     @property
+    def unmet(self) -> str:
+        """What this machine lacks to show the failure; empty if a run did not name it."""
+        return next((run.unmet for run in self.runs if run.unmet), "")
+
+    @property
     def answer(self) -> str:
         """The first of ``same``, ``unresolved``, ``other`` and ``passes`` that a run answered."""
         answers = [run.answer for run in self.runs]

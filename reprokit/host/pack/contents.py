@@ -285,6 +285,9 @@ def _facts(
         depends_on=redactor.redact_value(
             tuple(small.depends_on) if (small := capture.minimized) and small.is_proved else ()
         ),
+        conditions=(
+            small.conditions.sentence if small and small.is_proved and small.conditions else ""
+        ),
         traceback=(
             redactor.redact_text(program.proof.traceback) if isinstance(program, Repro) else ""
         ),

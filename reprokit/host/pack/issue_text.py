@@ -57,6 +57,8 @@ class IssueFacts:
     ablation: dict[str, Any] = field(default_factory=dict)
     """``ablation.json``; empty if no ablation step ran."""
     depends_on: tuple[str, ...] = ()
+    conditions: str = ""
+    """What the failure needs of a machine and a process, and what it does not depend on."""
     """Sentences on the values that the failure of the repro depends on."""
     traceback: str = ""
     """The traceback of the repro, as :mod:`python_traceback` shortens it; empty without one."""
@@ -194,7 +196,7 @@ def _summary(facts: IssueFacts) -> str:
         sentences.append(f"Without `torch.compile` the program {eager}.")
     elif facts.seen.eager and facts.seen.comparison is None:
         sentences.append(f"Without `torch.compile`: {_eager(facts.seen)}.")
-    sentences += facts.depends_on
+    sentences += [*facts.depends_on, *filter(None, (facts.conditions,))]
     version = re.search(r"^PyTorch version: (\S+)", facts.collect_env, re.MULTILINE)
     torch = f" with torch {version[1]}" if version else ""
     sentences += [f"It failed{torch}."] if torch else []

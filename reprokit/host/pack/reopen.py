@@ -76,6 +76,14 @@ class OpenedPack:
         """The target as a program, or otherwise the repro or candidate."""
         return self._text(run_names.ORIGINAL_FILE) or self.program
 
+    @property
+    def reduction_cpu_s(self) -> float:
+        """CPU seconds of the reduction; 0 if they are not known."""
+        if run_names.MINIMIZE_FILE not in self.pack.files:
+            return 0.0
+        value = self.pack.read_json(run_names.MINIMIZE_FILE).get("cpu_s")
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
     def _text(self, name: str) -> str:
         return self.pack.files.get(name, b"").decode("utf-8", "replace")
 
@@ -229,6 +237,7 @@ def minimize_document(result: MinimizeResult) -> dict[str, Any]:
     assert isinstance(row, dict)
     return {
         **{k: v for k, v in row.items() if k != "text"},
+        "conditions": result.conditions.to_json() if result.conditions else None,
         "says": result.describe() if result.text else "",
         "spent": result.describe_time(),
     }

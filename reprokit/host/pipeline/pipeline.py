@@ -307,6 +307,13 @@ ABLATE = Step(
 )
 COUNT = Step("costs", count_costs)
 COLLECT = Step("environment", collect_environment)
+FIND_CONDITIONS = Step(
+    "conditions",
+    study_steps.find_conditions,
+    study_steps.can_find_conditions,
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 PACK = Step("pack", write_pack)
 
 JUDGE = (
@@ -323,6 +330,6 @@ JUDGE = (
     LOCATE,
 )
 """The steps before the verdict and the signature are final."""
-LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, PACK)
+LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, FIND_CONDITIONS, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)
 """All steps of a capture, in order."""

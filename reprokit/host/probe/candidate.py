@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.experiments import conditions
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
@@ -184,6 +185,8 @@ class CandidateResult:
     """The program also fails without torch.compile."""
     stderr: str = ""
     """The end of what the program wrote to its standard error."""
+    unmet: str = ""
+    """What this machine lacks of what the program checks: it cannot show the failure here."""
 
 
 def candidate_request(file: Path, python: str, limits: ProbeLimits) -> Request:
@@ -225,8 +228,9 @@ def judge_candidate(
     stderr = files.read_tail(
         folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, MAX_STDERR_BYTES
     )
+    unmet = conditions.unmet_need(seen.exit_status, stderr)
     return CandidateResult(
-        answer,
+        same_failure.UNRESOLVED if unmet else answer,
         verdict,
         signature,
         outcome.seconds,
@@ -235,6 +239,7 @@ def judge_candidate(
         seen,
         phases=by_phase,
         stderr=stderr,
+        unmet=unmet,
     )
 
 
@@ -265,6 +270,8 @@ def role_overrides(role: str, limits: ProbeLimits) -> dict[str, Any]:
 def judge_results(run_role: Callable[[str], CandidateResult], wanted: Signature) -> CandidateResult:
     """Judge a candidate by its results: it must pass in eager mode, and be wrong when compiled."""
     eager = run_role("eager")
+    if eager.unmet:
+        return eager
     if eager.verdict.kind != "ok":
         answer = same_failure.UNRESOLVED if eager.verdict.kind == "unknown" else same_failure.OTHER
         return dataclasses.replace(

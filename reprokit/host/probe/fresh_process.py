@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from reprokit.core.records.finding import Signature
@@ -47,18 +48,19 @@ def run_in_fresh_process(
     limits: ProbeLimits,
     is_eager: bool = False,
     file: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> CandidateResult:
     """Run a program in the run directory ``folder``, whose old content is deleted first.
 
-    With ``file``, run this file in place instead of a copy of ``text``. Raises KeyboardInterrupt.
+    With ``file``, run this file in place instead of a copy of ``text``. The process gets the
+    environment variables ``variables``. Raises KeyboardInterrupt.
     """
     deletion.delete_path(folder, inside=folder.parent)
 
     def run_role(role: str) -> CandidateResult:
         run_path = folder if role in ("", "compiled") else folder / role
-        return _run(
-            text, python, run_path, wanted, limits, is_eager, file, _variables(role, folder, limits)
-        )
+        more = {**(variables or {}), **_variables(role, folder, limits)}
+        return _run(text, python, run_path, wanted, limits, is_eager, file, more)
 
     if limits.sizes and not is_eager:
 

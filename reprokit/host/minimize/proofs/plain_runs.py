@@ -63,12 +63,18 @@ class PlainRuns:
     gpu: Mapping[str, Any] | None
 
     def run(
-        self, count: int, limit_s: float, at_once: int, has_eager: bool
+        self,
+        count: int,
+        limit_s: float,
+        at_once: int,
+        has_eager: bool,
+        last: Mapping[str, str] | None = None,
     ) -> tuple[list[ProgramEnd], ProgramEnd | None]:
         """Run the file ``count`` times, and once without torch.compile if ``has_eager``.
 
         At most ``at_once`` processes run at the same time. Each may take ``limit_s``, or a minute
-        without torch.compile. Return how they ended.
+        without torch.compile. The last compiled run gets the environment variables ``last``. Return
+        how they ended.
         """
         waiting = [(number, limit_s, False) for number in range(count)]
         if has_eager:
@@ -80,7 +86,8 @@ class PlainRuns:
                 while waiting and len(running) < max(at_once, 1):
                     number, seconds, is_eager = waiting.pop(0)
                     with interrupts.blocked():  # each process that starts is ended
-                        one = _Plain(self, number, is_eager)
+                        more = (last or {}) if number == count - 1 else {}
+                        one = _Plain(self, number, is_eager, more)
                         running.append((one, time.monotonic() + seconds))
                 interrupts.raise_if_interrupted()
                 for row in [r for r in running if r[0].has_ended() or time.monotonic() > r[1]]:
@@ -99,7 +106,9 @@ class PlainRuns:
 class _Plain:
     """One process that runs a file."""
 
-    def __init__(self, runs: PlainRuns, number: int, is_eager: bool) -> None:
+    def __init__(
+        self, runs: PlainRuns, number: int, is_eager: bool, variables: Mapping[str, str]
+    ) -> None:
         self.number = number
         python, file, folder, gpu = runs.python, runs.file, runs.folder, runs.gpu
         self._run_id, self._seconds = uuid.uuid4().hex, 0.0
@@ -109,7 +118,7 @@ class _Plain:
         environ.update(
             {"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id}
         )
-        environ.update(without_compile.VARIABLES if is_eager else {})
+        environ.update(without_compile.VARIABLES if is_eager else variables)
         self._stack = contextlib.ExitStack()
         if gpu is not None:
             run_path = folder / f"simulated-{number}"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprokit.core.experiments import conditions
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
@@ -73,6 +74,10 @@ class Proof:
     """What the program needs of this machine; empty where it is self-contained as far as known."""
     is_simulated: bool = False
     """The plain runs had only reprokit's simulation of a GPU on their path."""
+    changed: str = ""
+    """The answer of the plain run with ``CHANGED_VARIABLES``; empty if there was none. It is one of
+    ``runs`` if it is ``same``.
+    """
     traceback: str = ""
     """The traceback of the first hit, shortened to the frames of packages; empty without one."""
 
@@ -174,7 +179,16 @@ def prove_program(
         at_once = 1
     elif kind == "hang":  # processes that hang use no CPU time
         at_once = count
-    endings, eager = plain_runs.run(count, limit_s, at_once, has_eager=not limits.is_kernel)
+    may_change = limits.gpu is None and not (limits.is_slow or limits.sizes or limits.stage)
+    last = conditions.CHANGED_VARIABLES if may_change and number.rate == 1.0 else {}
+    endings, eager = plain_runs.run(
+        count, limit_s, at_once, has_eager=not limits.is_kernel, last=last
+    )
+    changed = ""
+    if last:
+        changed = _answer_of(endings[-1], _ending_of(judged), kind, limits)
+        if changed != same_failure.SAME:  # the variables decide, so it says nothing about the usual
+            endings[-1:], _ = plain_runs.run(1, limit_s, 1, has_eager=False)
     if is_forked and not all(_shows(e, _ending_of(judged), kind, limits) for e in endings):
         judged, tried = watch_fresh()
         if judged.answer != same_failure.SAME:
@@ -198,8 +212,16 @@ def prove_program(
         asserts=kind_named(kind).is_silent and hits > 0,
         instead=_describe(missed[0]) if missed else "",
         needs=needs,
+        changed=changed,
         traceback=shown.traceback if shown else "",
     )
+
+
+def _answer_of(ending: ProgramEnd, watched: ProgramEnd, kind: str, limits: ProbeLimits) -> str:
+    """Return the answer of a plain run: one of ``same``, ``passes`` and ``other``."""
+    if _shows(ending, watched, kind, limits):
+        return same_failure.SAME
+    return same_failure.PASSES if ending.status == 0 else same_failure.OTHER
 
 
 def _proof_of_watched(text: str, judged: CandidateResult, tried: int, limits: ProbeLimits) -> Proof:

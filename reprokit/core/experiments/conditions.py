@@ -1,0 +1,363 @@
+"""The conditions of a failure: what else must be as it was when the failure occurred.
+
+Each condition can be changed by lines of the program or by environment variables. The search asks
+first whether the failure occurs with all conditions changed: then it needs none of them. Otherwise
+it looks for the smallest set of conditions that must not change, by delta debugging.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.core.judge import same_failure
+from reprokit.core.reduce import subsets
+from reprokit.core.shared.contract.serialize import from_json, to_json
+
+UNMET_STATUS = 77
+"""Exit status of a repro on a machine that cannot show the failure; automake's status of a test
+that is skipped.
+"""
+UNMET_WORDS = "cannot show the failure: it needs "
+"""The beginning of the line that such a repro writes to its standard error."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a condition."""
+
+    value: str
+    """The changed value, as it is shown to the reader."""
+    lines: tuple[str, ...] = ()
+    """Lines of the program, after its imports, that make the change."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that make the change; only a fresh process has them."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that may decide whether a program fails."""
+
+    name: str
+    value: str
+    """The value with which the failure occurred."""
+    changes: tuple[Change, ...]
+    """The first one changes it most."""
+    sets: tuple[str, ...] = ()
+    """Lines with which a program sets the value itself."""
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """Expression that is true on a machine without the value -> what that machine lacks, in words.
+    Two expressions: the first one holds if no changed value fails either.
+    """
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the conditions need to know of the machine on which the failure occurred."""
+
+    capability: str = "DEFAULT"
+    """``torch.backends.cpu.get_cpu_capability()``: DEFAULT, AVX2, AVX512 and others."""
+    threads: int = 1
+    """OpenMP threads of torch."""
+    cpus: int = 1
+    """CPUs on which a process may run."""
+    cpp_compilers: tuple[str, ...] = ()
+    """Other C++ compilers than the default one."""
+
+
+_NO_VECTORS = Change("none", ("torch._inductor.config.cpp.simdlen = 0",))
+_AVX2 = Change("AVX2", ("torch._inductor.config.cpp.simdlen = 256",))
+INSTRUCTIONS = "vector instructions"
+OF_ATEN = "vector instructions of ATen"
+OF_ENVIRONMENT = (
+    Condition("hash seed", "random", (Change("1", variables={"PYTHONHASHSEED": "1"}),)),
+    Condition(
+        "compile workers",
+        "several processes",
+        (Change("none", variables={"TORCHINDUCTOR_COMPILE_THREADS": "1"}),),
+    ),
+    Condition(
+        "contents of new memory",
+        "as the allocator leaves it",
+        (Change("filled", variables={"MALLOC_PERTURB_": "165"}),),
+    ),
+    Condition(
+        OF_ATEN, "the widest ones", (Change("none", variables={"ATEN_CPU_CAPABILITY": "default"}),)
+    ),
+)
+"""The conditions that only a fresh process can change."""
+CHANGED_VARIABLES = {
+    name: value
+    for condition in OF_ENVIRONMENT
+    for name, value in condition.changes[0].variables.items()
+}
+"""The variables with which one run of a proof runs: a failure that it shows needs none of
+``OF_ENVIRONMENT``.
+"""
+_CAPABILITY = "torch.backends.cpu.get_cpu_capability()"
+
+
+def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
+    """Return the conditions that can be changed for a program on a machine."""
+    found = []
+    if machine.capability != "DEFAULT":
+        is_wide = machine.capability.startswith("AVX512")
+        name = machine.capability.replace("AVX512", "AVX-512")
+        found.append(
+            Condition(
+                INSTRUCTIONS,
+                name,
+                (_NO_VECTORS, *([_AVX2] * is_wide)),
+                checks={
+                    f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': name,
+                    f'{_CAPABILITY} == "DEFAULT"': "vector instructions",
+                },
+            )
+        )
+    many, one = f"{machine.threads} threads", "1 thread"
+    other = 1 if machine.threads > 1 else 2
+    found.append(
+        Condition(
+            "OpenMP threads",
+            many if machine.threads > 1 else one,
+            tuple(
+                Change(f"{n} thread{'s' * (n > 1)}", (f"torch.set_num_threads({n})",))
+                for n in (other, 2 * machine.cpus + 1)
+            ),
+            sets=(f"torch.set_num_threads({machine.threads})",),
+        )
+    )
+    if machine.cpus > 1:
+        found.append(
+            Condition(
+                "visible CPUs",
+                f"{machine.cpus} CPUs",
+                (
+                    Change(
+                        "1 CPU",
+                        (
+                            "import os",
+                            "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+                        ),
+                    ),
+                ),
+                checks={"len(__import__('os').sched_getaffinity(0)) < 2": "two CPUs"},
+            )
+        )
+    if "manual_seed" not in text:
+        found.append(
+            Condition(
+                "random seed",
+                "the default seed",
+                (Change("seed 1", ("torch.manual_seed(1)",)),),
+            )
+        )
+    found += [
+        _setting("default dtype", "float32", "float64", "torch.set_default_dtype(torch.float64)"),
+        _setting("denormal numbers", "kept", "flushed to zero", "torch.set_flush_denormal(True)"),
+        _setting(
+            "fast math",
+            "off",
+            "on",
+            "torch._inductor.config.cpp.enable_unsafe_math_opt_flag = True",
+        ),
+        _setting(
+            "compiler caches",
+            "on",
+            "off",
+            "torch._inductor.config.force_disable_caches = True",
+            "torch._inductor.config.force_disable_caches = False",
+        ),
+        _setting(
+            "dynamic shapes",
+            "static first",
+            "dynamic from the start",
+            "torch._dynamo.config.assume_static_by_default = False",
+        ),
+    ]
+    found += [
+        _setting(
+            f"C++ compiler ({path})", "g++", path, f"torch._inductor.config.cpp.cxx = ({path!r},)"
+        )
+        for path in machine.cpp_compilers
+    ]
+    return tuple(found)
+
+
+def _setting(name: str, value: str, changed: str, line: str, sets: str = "") -> Condition:
+    return Condition(name, value, (Change(changed, (line,)),), (sets,) if sets else ())
+
+
+def with_lines(text: str, lines: Sequence[str]) -> str:
+    """Return a program with more lines after its first imports.
+
+    Raises ValueError for a text that is no program.
+    """
+    if not lines:
+        return text
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, RecursionError) as problem:
+        raise ValueError(f"not a program: {problem}") from problem
+    last = 0
+    for node in body:
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not isinstance(node, (ast.Import, ast.ImportFrom)) and not is_docstring:
+            break
+        last = node.end_lineno or 0
+    rows = text.splitlines()
+    modules = [
+        f"import {module}"
+        for module in ("torch._inductor.config", "torch._dynamo.config")
+        if any(f"{module}." in line for line in lines) and f"import {module}" not in text
+    ]
+    return "\n".join([*rows[:last], *modules, *lines, *rows[last:]]) + "\n"
+
+
+def lines_of(changed: Collection[Condition]) -> list[str]:
+    """Return the lines that change these conditions."""
+    return [line for condition in changed for line in condition.changes[0].lines]
+
+
+def variables_of(changed: Collection[Condition]) -> dict[str, str]:
+    """Return the environment variables that change these conditions of ``OF_ENVIRONMENT``."""
+    return {k: v for condition in changed for k, v in condition.changes[0].variables.items()}
+
+
+def merged(first: Conditions, second: Conditions, lines: Sequence[str] = ()) -> Conditions:
+    """Return the conditions of two searches over different conditions."""
+    return Conditions(
+        needed=first.needed + second.needed,
+        together=first.together + second.together,
+        irrelevant=first.irrelevant + second.irrelevant,
+        unknown=first.unknown + second.unknown,
+        tried=first.tried + second.tried,
+        lines=tuple(lines),
+    )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The answer of one run with changed conditions."""
+
+    changed: tuple[str, ...]
+    """The changes, as ``NAME: VALUE``."""
+    answer: str
+    """One of ``same_failure.ANSWERS``."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conditions of a failure, and the runs that showed them."""
+
+    needed: tuple[tuple[str, str], ...] = ()
+    """Name and value of each condition without which the program passes."""
+    together: tuple[tuple[str, str], ...] = ()
+    """Conditions of which each may change, but not all of them at once."""
+    irrelevant: tuple[str, ...] = ()
+    """Names of the conditions that may change."""
+    unknown: tuple[str, ...] = ()
+    """Names of the conditions whose change leads to a different failure, or that were not tried."""
+    tried: tuple[Tried, ...] = ()
+    lines: tuple[str, ...] = ()
+    """Lines with which the repro sets what it needs, and checks what it cannot set."""
+
+    @property
+    def sentence(self) -> str:
+        """What the failure needs and what it does not depend on, in one line."""
+        needs = [f"{name}: {value}" for name, value in self.needed]
+        rows = [f"Needs: {', '.join(needs)}."] if needs else []
+        if self.together:
+            each = ", ".join(f"{name}: {value}" for name, value in self.together)
+            rows.append(f"Needs at least one of: {each}.")
+        if self.irrelevant:
+            rows.append(f"Does not depend on: {', '.join(self.irrelevant)}.")
+        if self.unknown:
+            rows.append(f"Not known: {', '.join(self.unknown)}.")
+        return " ".join(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object for packs and ``--json``."""
+        return {"sentence": self.sentence, **to_json(self)}
+
+
+def read_conditions(document: Mapping[str, object]) -> Conditions:
+    """Read the result of ``to_json``; raises ValueError if it is damaged."""
+    found: Conditions = from_json(Conditions, document)
+    return found
+
+
+Answer = Callable[[tuple[Condition, ...]], str]
+"""Returns the answer of a run with these conditions changed: one of ``same_failure.ANSWERS``."""
+
+
+def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditions:
+    """Return which conditions the failure needs.
+
+    ``answer`` is asked once if the failure needs none of them. It may raise an exception that ends
+    the search.
+    """
+    tried: list[Tried] = []
+    known: dict[tuple[str, ...], str] = {}
+
+    def ask(changed: tuple[Condition, ...]) -> str:
+        names = tuple(f"{c.name}: {c.changes[0].value}" for c in changed)
+        if names not in known:
+            known[names] = answer(changed)
+            tried.append(Tried(names, known[names]))
+        return known[names]
+
+    def holds(kept: list[Condition]) -> bool:
+        return ask(tuple(c for c in conditions if c not in kept)) == same_failure.SAME
+
+    kept: list[Condition] = []
+    if conditions and not holds([]):
+        kept = subsets.leave_out(list(conditions), holds)
+    alone = {c.name: ask((c,)) for c in kept}
+    of_kept = {
+        name: tuple((c.name, c.value) for c in kept if alone[c.name] == name)
+        for name in same_failure.ANSWERS
+    }
+    is_known = {same_failure.SAME, same_failure.PASSES}
+    return Conditions(
+        needed=of_kept[same_failure.PASSES],
+        together=of_kept[same_failure.SAME],
+        irrelevant=tuple(c.name for c in conditions if c not in kept),
+        unknown=tuple(c.name for c in kept if alone[c.name] not in is_known),
+        tried=tuple(tried),
+    )
+
+
+def program_lines(conditions: Sequence[Condition], found: Conditions, answer: Answer) -> list[str]:
+    """Return the lines with which a repro sets what the failure needs, or checks that the machine
+    has it.
+    """
+    lines: list[str] = []
+    needed = {INSTRUCTIONS if name == OF_ATEN else name for name, _ in found.needed}
+    for condition in (c for c in conditions if c.name in needed):
+        lines += condition.sets
+        if condition.checks:
+            smaller = (dataclasses.replace(condition, changes=(c,)) for c in condition.changes[1:])
+            fails_with_smaller = any(answer((one,)) == same_failure.SAME for one in smaller)
+            lines += check_lines(*list(condition.checks.items())[-1 if fails_with_smaller else 0])
+    return lines
+
+
+def check_lines(lacks: str, needs: str) -> list[str]:
+    """Return the lines with which a program ends on a machine that cannot show the failure."""
+    return [
+        f"if {lacks}:",
+        f'    print("{UNMET_WORDS}{needs}", file=__import__("sys").stderr)',
+        f"    raise SystemExit({UNMET_STATUS})",
+    ]
+
+
+def unmet_need(exit_status: int | None, stderr: str) -> str:
+    """Return what the machine lacks, of a repro that ended because of it; empty otherwise."""
+    if exit_status != UNMET_STATUS:
+        return ""
+    lines = [row for row in stderr.splitlines() if row.startswith(UNMET_WORDS)]
+    return lines[-1].removeprefix(UNMET_WORDS).strip() if lines else ""

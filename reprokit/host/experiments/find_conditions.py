@@ -1,0 +1,208 @@
+"""Find the conditions that a proved program needs of the machine, the process and the settings.
+
+What lines of the program can change is changed in forked children of the probe server. What only
+the environment of a process can change was tried by one run of the proof; only if that run did not
+fail, more fresh processes find out why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.experiments import conditions
+from reprokit.core.experiments.conditions import Condition, Conditions, Machine
+from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Signature
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.client import ProbeServer, ServerLost
+from reprokit.host.probe.forked_child import run_in_forked_child
+from reprokit.host.probe.fresh_process import run_in_fresh_process
+from reprokit.host.system import host_log
+from reprokit.host.system.progress import OperationStatus
+
+MIN_BUDGET_CPU_S = 20.0
+"""CPU seconds that the search may take after a short reduction."""
+MIN_COMMAND_CPU_S = 60.0
+"""The same for ``reprokit conditions``, which also tries each value alone."""
+OTHER_COMPILERS = ("clang++", "g++-14", "g++-13", "g++-12", "g++-11")
+
+
+class _Spent(Exception):
+    """The budget is used up."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with a failure, and how to run it."""
+
+    text: str
+    python: str
+    wanted: Signature
+    limits: ProbeLimits
+    rate: float = 1.0
+    """The share of runs in which it fails."""
+
+
+class ConditionFinder:
+    """The search for the conditions of one program."""
+
+    def __init__(
+        self,
+        program: Program,
+        machine: Machine,
+        server: ProbeServer,
+        folder: Path,
+        budget_cpu_s: float,
+        show: Callable[[OperationStatus], None] = lambda status: None,
+    ) -> None:
+        """``folder`` is deleted and written; the search ends after ``budget_cpu_s``."""
+        self._program, self._server, self._folder, self._show = program, server, folder, show
+        self._status = OperationStatus("looking for the conditions of the failure")
+        self._limits = dataclasses.replace(program.limits, stop=None, alone={})
+        self._all = conditions.conditions_of(machine, program.text)
+        self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
+        self._budget_cpu_s = max(budget_cpu_s, MIN_BUDGET_CPU_S)
+        self._is_cold = False
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds that the search has taken."""
+        return self._fresh_cpu_s + self._server.cpu_s - self._server_cpu_s
+
+    def run_unchanged(self) -> CandidateResult:
+        """Run the program as it is, in a fresh process."""
+        return self._run_fresh(self._program.text, {})
+
+    def find(self, changed: str = "", every_value: bool = False) -> Conditions:
+        """Return what the program needs.
+
+        ``changed`` is the answer of a run with ``CHANGED_VARIABLES``, where there was one. With
+        ``every_value``, each value of each condition is also tried alone.
+        """
+        of_program = self._search(self._all, self._answer_with_lines)
+        known = conditions.OF_ENVIRONMENT
+
+        def answer(some: tuple[Condition, ...]) -> str:
+            if changed and len(some) == len(known):
+                return changed
+            return self._answer_with_variables(some)
+
+        of_process = self._search(known, answer)
+        lines: list[str] = []
+        found = conditions.merged(of_program, of_process)
+        if found.needed:
+            try:
+                lines = conditions.program_lines(self._all, found, self._answer_with_lines)
+            except (_Spent, ServerLost) as problem:
+                host_log.log_ignored(problem)
+        more = self._every_value() if every_value else ()
+        return dataclasses.replace(found, lines=tuple(lines), tried=(*found.tried, *more))
+
+    def _search(
+        self, some: tuple[Condition, ...], answer: Callable[[tuple[Condition, ...]], str]
+    ) -> Conditions:
+        try:
+            return conditions.find_conditions(some, answer)
+        except (_Spent, ServerLost) as problem:
+            host_log.log_ignored(problem)
+            return Conditions(unknown=tuple(c.name for c in some))
+
+    def _every_value(self) -> tuple[conditions.Tried, ...]:
+        tried = []
+        try:
+            for condition in self._all:
+                for change in condition.changes:
+                    one = dataclasses.replace(condition, changes=(change,))
+                    name = f"{condition.name}: {change.value}"
+                    tried.append(conditions.Tried((name,), self._answer_with_lines((one,))))
+            for condition in conditions.OF_ENVIRONMENT:
+                name = f"{condition.name}: {condition.changes[0].value}"
+                tried.append(conditions.Tried((name,), self._answer_with_variables((condition,))))
+        except (_Spent, ServerLost) as problem:
+            host_log.log_ignored(problem)
+        return tuple(tried)
+
+    def _answer_with_lines(self, changed: tuple[Condition, ...]) -> str:
+        text = conditions.with_lines(self._program.text, conditions.lines_of(changed))
+        self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
+        answer = self._run(lambda: self._run_lines(text))
+        if answer != same_failure.SAME and not self._is_cold and not self._fails_in_child():
+            self._is_cold = True
+            answer = self._run(lambda: self._run_lines(text))
+        return answer
+
+    def _fails_in_child(self) -> bool:
+        """Return whether the unchanged program fails in a forked child too."""
+        if not self._has_asked_child:
+            self._has_asked_child = True
+            self._fails_there = (
+                self._run(lambda: self._run_lines(self._program.text)) == same_failure.SAME
+            )
+        return self._fails_there
+
+    _has_asked_child = _fails_there = False
+
+    def _run_lines(self, text: str) -> CandidateResult:
+        program = self._program
+        if self._is_cold:
+            return self._run_fresh(text, {})
+        return run_in_forked_child(self._server, text, program.wanted, self._limits, program.python)
+
+    def _answer_with_variables(self, changed: tuple[Condition, ...]) -> str:
+        self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
+        variables = conditions.variables_of(changed)
+        return self._run(lambda: self._run_fresh(self._program.text, variables))
+
+    def _run_fresh(self, text: str, variables: Mapping[str, str]) -> CandidateResult:
+        program = self._program
+        judged = run_in_fresh_process(
+            text,
+            program.python,
+            self._folder,
+            program.wanted,
+            self._limits,
+            variables=variables,
+        )
+        self._fresh_cpu_s += judged.cpu_s
+        return judged
+
+    def _run(self, run: Callable[[], CandidateResult]) -> str:
+        """Return the answer of a run; a flaky program passes only if all repeats do."""
+        answer = same_failure.PASSES
+        for _ in range(same_failure.repeats_for(self._program.rate)):
+            if self.cpu_s > self._budget_cpu_s:
+                raise _Spent("the budget of CPU seconds is used up")
+            self._show(self._status)
+            self._status.done += 1
+            judged = run()
+            # the program itself checks the condition
+            answer = same_failure.PASSES if judged.unmet else judged.answer
+            if answer == same_failure.SAME:
+                break
+        return answer
+
+
+def other_compilers() -> tuple[str, ...]:
+    """Return the C++ compilers of this machine besides the usual one."""
+    usual = os.path.realpath(shutil.which("g++") or "")
+    found = {name: shutil.which(name) for name in OTHER_COMPILERS}
+    return tuple(name for name, path in found.items() if path and os.path.realpath(path) != usual)
+
+
+def machine_of(facts: Mapping[str, Any], cpp_compilers: tuple[str, ...] = ()) -> Machine | None:
+    """Return the machine of an inventory; None if it does not know the CPU."""
+    torch_facts, cpu = facts.get("torch"), facts.get("cpu")
+    if not isinstance(torch_facts, Mapping) or not isinstance(cpu, Mapping):
+        return None
+    return Machine(
+        str(torch_facts.get("cpu_capability") or "DEFAULT"),
+        int(torch_facts.get("threads") or 1),
+        int(cpu.get("usable") or 1),
+        cpp_compilers,
+    )

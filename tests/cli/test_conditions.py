@@ -1,0 +1,98 @@
+"""What a failure needs of the machine and the process, found by a capture and by the command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
+
+FAILS_IF = """
+import os
+import torch
+
+def picky(gm, inputs):
+    if CONDITION:
+        raise RuntimeError("fails under a condition")
+    return gm.forward
+
+def f(x):
+    return torch.relu(x) + 1
+
+torch.compile(f, backend=picky)(torch.ones(8))
+"""
+THREADS = "torch.get_num_threads() > 1"
+INSTRUCTIONS = "torch.backends.cpu.get_cpu_capability() != 'DEFAULT'"
+TWO_THREADS = {"OMP_NUM_THREADS": "2"}
+
+
+def _captured(write: Any, tmp_path: Path, condition: str) -> CallResult:
+    script = write("train.py", FAILS_IF.replace("CONDITION", condition))
+    done = reprokit(
+        "capture",
+        "--json",
+        "--output-dir",
+        tmp_path / "out",
+        "--",
+        sys.executable,
+        script,
+        env=clean_environ(REPROKIT_MINIMIZE="1", REPROKIT_PROOFS="3", **TWO_THREADS),
+    )
+    assert (done.status, done.kind) == (1, "exception"), done.out + done.err
+    assert done.json["repro"], done.out + done.err
+    return done
+
+
+@pytest.mark.slow
+def test_a_repro_sets_the_threads_that_it_needs(write: Any, tmp_path: Path) -> None:
+    """One forked child with everything changed passes, and delta debugging finds the threads."""
+    done = _captured(write, tmp_path, THREADS)
+    found = done.json["minimized"]["conditions"]
+    assert found["needed"] == [["OpenMP threads", "2 threads"]]
+    assert "hash seed" in found["irrelevant"] and "default dtype" in found["irrelevant"]
+    proof = done.json["minimized"]["proof"]
+    assert (proof["hits"], proof["runs"], proof["changed"]) == (2, 2, "same"), proof
+    assert "torch.set_num_threads(2)\n" in Path(done.json["repro"]).read_text()
+    assert "Needs: OpenMP threads: 2 threads." in Path(done.json["issue"]).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Path) -> None:
+    """The repro checks the instructions; replay and check then cannot tell, and name them."""
+    import torch
+
+    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+        pytest.skip("this machine has no vector instructions")
+    done = _captured(write, tmp_path, INSTRUCTIONS)
+    minimized = done.json["minimized"]
+    assert [name for name, _ in minimized["conditions"]["needed"]] == [
+        "vector instructions of ATen"
+    ]
+    assert minimized["proof"]["hits"] == 2 and "SystemExit(77)" in (
+        Path(done.json["repro"]).read_text()
+    )
+    pack = Path(done.json["pack"])
+    usual, other = clean_environ(**TWO_THREADS), clean_environ(ATEN_CPU_CAPABILITY="default")
+    there = reprokit("replay", "--json", "--yes", pack, env=usual)
+    assert (there.status, there.json["answer"], there.json["unmet"]) == (0, "same", "")
+    elsewhere = reprokit("replay", "--json", "--yes", pack, env=other)
+    assert (elsewhere.status, elsewhere.json["unmet"]) == (3, "vector instructions")
+    text = reprokit("replay", "--yes", pack, env=other).out
+    assert "cannot tell: this machine cannot show the failure: it needs vector instr" in text
+    words = ("--same-as", pack, "--exit-zero-if", "bug")
+    checked = reprokit("check", "--json", done.json["repro"], *words, env=other)
+    assert (checked.status, checked.json["unmet"]) == (125, "vector instructions")
+    nowhere = reprokit("conditions", "--json", "--yes", pack, env=other)
+    assert (nowhere.status, nowhere.json["occurs"]) == (3, False)
+    asked = reprokit("conditions", "--yes", pack, env=usual)
+    assert asked.status == 0 and "Needs: vector instructions of ATen" in asked.out, asked.out
+
+
+def test_conditions_needs_a_pack_with_a_program(tmp_path: Path) -> None:
+    done = reprokit("conditions", tmp_path / "absent.tar.gz")
+    assert done.status == 2 and "absent.tar.gz" in done.err and "Traceback" not in done.err

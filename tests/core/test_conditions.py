@@ -1,0 +1,112 @@
+"""The search for the conditions of a failure, and what a repro sets and checks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from reprokit.core.experiments import conditions
+from reprokit.core.experiments.conditions import Condition, Machine
+
+MACHINE = Machine("AVX512", 4, 4)
+
+
+def _search(needs: list[set[str]], broken: str = "") -> tuple[conditions.Conditions, int]:
+    """Search for the conditions of a failure that needs all of one of the sets; with ``broken``
+    changed, the program fails in a different way.
+    """
+    all_of_them = conditions.conditions_of(MACHINE, "import torch\n")
+    asked = 0
+
+    def answer(changed: tuple[Condition, ...]) -> str:
+        nonlocal asked
+        asked += 1
+        names = {condition.name for condition in changed}
+        if broken in names:
+            return "other"
+        return "same" if any(not names & needed for needed in needs) else "passes"
+
+    return conditions.find_conditions(all_of_them, answer), asked
+
+
+def test_a_failure_that_needs_nothing_costs_one_run() -> None:
+    found, asked = _search([set()])
+    assert asked == 1
+    assert (found.needed, found.together, found.unknown) == ((), (), ())
+    assert len(found.irrelevant) == len(conditions.conditions_of(MACHINE, "import torch\n"))
+    assert found.sentence.startswith("Does not depend on: vector instructions, OpenMP threads,")
+
+
+def test_the_smallest_set_is_found() -> None:
+    found, _ = _search([{"vector instructions", "fast math"}])
+    assert found.needed == (("vector instructions", "AVX-512"), ("fast math", "off"))
+    assert found.sentence.startswith("Needs: vector instructions: AVX-512, fast math: off. Does")
+
+
+def test_either_of_two_conditions_is_kept_apart() -> None:
+    """Each may change alone, because the other one is enough."""
+    found, _ = _search([{"fast math"}, {"default dtype"}])
+    assert not found.needed
+    assert len(found.together) == 1
+    assert "Needs at least one of:" in found.sentence
+
+
+def test_a_change_with_a_different_failure_is_not_called_needed() -> None:
+    found, _ = _search([set()], broken="default dtype")
+    assert (found.needed, found.unknown) == ((), ("default dtype",))
+    assert "Not known: default dtype." in found.sentence
+
+
+def test_the_seed_is_no_condition_of_a_program_that_sets_it() -> None:
+    names = {c.name for c in conditions.conditions_of(MACHINE, "torch.manual_seed(0)")}
+    assert "random seed" not in names
+    assert "visible CPUs" not in {c.name for c in conditions.conditions_of(Machine(), "")}
+
+
+@pytest.mark.parametrize("name", ["vector instructions", conditions.OF_ATEN])
+def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
+    """Whether AVX-512 is needed, or any vector instruction, is asked with the smaller change."""
+    all_of_them = conditions.conditions_of(MACHINE, "")
+    found = conditions.Conditions(needed=((name, "AVX-512"),))
+    for answer, needs in (("passes", "AVX-512"), ("same", "vector instructions")):
+        lines = conditions.program_lines(all_of_them, found, lambda changed, a=answer: a)  # type: ignore[misc]
+        assert f"{conditions.UNMET_WORDS}{needs}" in lines[1]
+
+
+def test_threads_are_set_by_the_repro() -> None:
+    found = conditions.Conditions(needed=(("OpenMP threads", "4 threads"),))
+    lines = conditions.program_lines(conditions.conditions_of(MACHINE, ""), found, lambda c: "same")
+    assert lines == ["torch.set_num_threads(4)"]
+
+
+def test_lines_come_after_the_imports() -> None:
+    text = '"""Doc."""\nimport torch\nfrom torch import nn\n\n\ndef f():\n    pass\n'
+    rows = conditions.with_lines(text, ["torch._inductor.config.cpp.simdlen = 0"]).splitlines()
+    assert rows[2:5] == [
+        "from torch import nn",
+        "import torch._inductor.config",
+        "torch._inductor.config.cpp.simdlen = 0",
+    ]
+    assert conditions.with_lines(text, []) == text
+    with pytest.raises(ValueError, match="not a program"):
+        conditions.with_lines("def (", ["x = 1"])
+
+
+def test_a_check_ends_the_program_with_its_own_status() -> None:
+    lines = conditions.check_lines("1 + 1 == 2", "AVX-512")
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == conditions.UNMET_STATUS
+    assert conditions.unmet_need(done.returncode, done.stderr) == "AVX-512"
+    assert conditions.unmet_need(1, done.stderr) == ""
+    assert conditions.unmet_need(conditions.UNMET_STATUS, "something else\n") == ""
+
+
+def test_a_result_survives_json() -> None:
+    found, _ = _search([{"fast math"}])
+    assert conditions.read_conditions(found.to_json()) == found
+    with pytest.raises(ValueError):
+        conditions.read_conditions({"needed": 3})
