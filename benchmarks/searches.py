@@ -58,38 +58,3 @@ def counter_dd(things: Sequence[T], holds: Holds[T]) -> list[T]:
                 index += size
         probability = min(probability / (1 - (1 - probability) ** size), 0.99)
     return kept
-
-
-def weighted_ddmin(things: Sequence[T], holds: Holds[T], weight: Callable[[T], float]) -> list[T]:
-    """Leave out blocks of equal weight, such as the length of their text, as ddmin does.
-
-    Zhou, Xu, Zhang, Tian and Sun: WDD: Weighted Delta Debugging, ICSE 2025.
-    """
-    kept, blocks = list(things), 2
-    while len(kept) >= 2:
-        parts = (
-            _by_weight(kept, blocks, weight) if blocks < len(kept) else [[thing] for thing in kept]
-        )
-        for part in parts:
-            rest = [thing for thing in kept if thing not in part]
-            if rest and holds(rest):
-                kept, blocks = rest, max(blocks - 1, 2)
-                break
-        else:
-            if len(parts) == len(kept):
-                break
-            blocks = min(len(kept), blocks * 2)
-    return kept
-
-
-def _by_weight(things: Sequence[T], count: int, weight: Callable[[T], float]) -> list[list[T]]:
-    limit = sum(map(weight, things)) / count
-    parts: list[list[T]] = [[]]
-    heavy = 0.0
-    for thing in things:
-        if parts[-1] and heavy + weight(thing) > limit + 1e-9:
-            parts.append([])
-            heavy = 0.0
-        parts[-1].append(thing)
-        heavy += weight(thing)
-    return parts if len(parts) > 1 else [[thing] for thing in things]

@@ -195,7 +195,7 @@ def compare_searches(
             size = own(counting.answer)
         elif name == "weighted ddmin":
             size = len(
-                searches.weighted_ddmin(items, holds, lambda item: float(len(program_of([item]))))
+                subsets.weighted_ddmin(items, holds, lambda item: float(len(program_of([item]))))
             )
         else:
             search = {

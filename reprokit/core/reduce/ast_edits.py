@@ -62,7 +62,9 @@ def keep_some(
             return False
         return test(new)
 
-    kept = subsets.leave_out(places, holds)
+    kept = subsets.leave_out(
+        places, holds, lambda place: float(len(ast.unparse(node_at(tree, place.path))))
+    )
     return built(kept) if len(kept) < len(places) else text
 
 

@@ -169,12 +169,51 @@ def ddmin(things: Sequence[T], holds: Holds[T]) -> list[T]:
     return kept
 
 
-def leave_out(things: Sequence[T], holds: Holds[T]) -> list[T]:
-    """Leave out blocks like :func:`ddmin`; the result may be empty."""
+def leave_out(
+    things: Sequence[T], holds: Holds[T], weight: Callable[[T], float] | None = None
+) -> list[T]:
+    """Leave out blocks like :func:`ddmin`, or like :func:`weighted_ddmin` if there is a weight; the
+    result may be empty.
+    """
     kept = list(things)
     if kept and holds([]):
         return []
-    return ddmin(kept, holds)
+    return ddmin(kept, holds) if weight is None else weighted_ddmin(kept, holds, weight)
+
+
+def weighted_ddmin(things: Sequence[T], holds: Holds[T], weight: Callable[[T], float]) -> list[T]:
+    """Leave out blocks of about the same weight, such as the length of their text, as ddmin does.
+
+    Zhou, Xu, Zhang, Tian and Sun: WDD: Weighted Delta Debugging, ICSE 2025.
+    """
+    kept, count = list(things), 2
+    while len(kept) >= 2:
+        blocks = (
+            _by_weight(kept, count, weight) if count < len(kept) else [[thing] for thing in kept]
+        )
+        for block in blocks:
+            rest = [thing for thing in kept if thing not in block]
+            if rest and holds(rest):
+                kept, count = rest, max(count - 1, 2)
+                break
+        else:
+            if len(blocks) == len(kept):
+                break
+            count = min(len(kept), count * 2)
+    return kept
+
+
+def _by_weight(things: Sequence[T], count: int, weight: Callable[[T], float]) -> list[list[T]]:
+    limit = sum(map(weight, things)) / count
+    blocks: list[list[T]] = [[]]
+    heavy = 0.0
+    for thing in things:
+        if blocks[-1] and heavy + weight(thing) > limit + 1e-9:
+            blocks.append([])
+            heavy = 0.0
+        blocks[-1].append(thing)
+        heavy += weight(thing)
+    return blocks if len(blocks) > 1 else [[thing] for thing in things]
 
 
 def one_minimal(things: Sequence[T], holds: Holds[T]) -> list[T]:
