@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprokit.core.experiments.places import NAMESPACES
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
@@ -79,9 +81,9 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
     pack = Path(done.json["pack"])
     usual, other = clean_environ(**TWO_THREADS), clean_environ(ATEN_CPU_CAPABILITY="default")
     there = reprokit("replay", "--json", "--yes", pack, env=usual)
-    assert (there.status, there.json["answer"], there.json["unmet"]) == (0, "same", "")
+    assert (there.status, there.json["answer"], there.json["places"][0]["unmet"]) == (0, "same", "")
     elsewhere = reprokit("replay", "--json", "--yes", pack, env=other)
-    assert (elsewhere.status, elsewhere.json["unmet"]) == (3, "vector instructions")
+    assert (elsewhere.status, elsewhere.json["places"][0]["unmet"]) == (3, "vector instructions")
     text = reprokit("replay", "--yes", pack, env=other).out
     assert "cannot tell: this machine cannot show the failure: it needs vector instr" in text
     words = ("--same-as", pack, "--exit-zero-if", "bug")
@@ -91,6 +93,54 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
     assert (nowhere.status, nowhere.json["occurs"]) == (3, False)
     asked = reprokit("conditions", "--yes", pack, env=usual)
     assert asked.status == 0 and "Needs: vector instructions of ATen" in asked.out, asked.out
+
+
+@pytest.mark.slow
+def test_a_repro_runs_in_other_places_of_this_machine(write: Any, tmp_path: Path) -> None:
+    """The failure needs two threads, so it does not occur with one CPU."""
+    done = _captured(write, tmp_path, "len(os.sched_getaffinity(0)) > 1")
+    words = ("--in", "here", "--in", "cores=1", "--in", "memory=64G", "--in", sys.executable)
+    again = reprokit("replay", "--json", "--yes", done.json["pack"], *words)
+    places = {row["place"]: row for row in again.json["places"]}
+    answers = {name: row["answer"] for name, row in places.items()}
+    assert answers == {
+        "here": "same",
+        "cores=1": "unresolved",
+        "memory=64G": "same",
+        sys.executable: "same",
+    }, again.out
+    assert places["cores=1"]["unmet"] == "two CPUs"
+    assert again.status == 3
+
+
+@pytest.mark.slow
+def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
+    """In a namespace without a network, and below a root folder without the files of the user."""
+    if subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("this machine forbids user namespaces")
+    done = _captured(write, tmp_path, "True")
+    words = ("--in", "isolated", "--in", "root=/+cpu=none")
+    again = reprokit("replay", "--json", "--yes", done.json["pack"], *words)
+    assert again.status == 0, again.out + again.err
+    assert [row["answer"] for row in again.json["places"]] == ["same", "same"], again.out
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("cores=0", "'cores=0' is no place; places are: here, isolated,"),
+        ("moon", "'moon' is no place"),
+        ("root=/no/such", "/no/such is not a folder"),
+    ],
+)
+def test_bad_places_get_one_line(word: str, why: str, tmp_path: Path) -> None:
+    script = tmp_path / "ok.py"
+    script.write_text("print(1)\n")
+    done = reprokit(
+        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
+    )
+    refused = reprokit("replay", "--yes", "--in", word, done.json["pack"])
+    assert refused.status == 2 and why in refused.err, refused.err
 
 
 def test_conditions_needs_a_pack_with_a_program(tmp_path: Path) -> None:

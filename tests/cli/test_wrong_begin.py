@@ -117,6 +117,6 @@ def test_of_two_wrong_operators_the_repro_has_the_one_in_the_signature(
     assert wanted in repro and unsigned not in repro, repro
     again = reprokit("replay", done.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
-    assert [row["title"] for row in again.json["details"]] == [signature["title"]] * len(
-        again.json["details"]
-    )
+    assert [row["title"] for row in again.json["places"][0]["details"]] == [
+        signature["title"]
+    ] * len(again.json["places"][0]["details"])

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 
+if TYPE_CHECKING:
+    from reprokit.host.minimize.rerun_repro import ReplayResult
+
+WORST = ("same", "unresolved", "other", "passes")
+"""The answers of several places, the best first."""
 EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 
 
@@ -33,6 +38,16 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
     show_default=True,
     help="Number of runs, each in a fresh process.",
 )
+@shared.option(
+    "--in",
+    "places",
+    multiple=True,
+    metavar="PLACE",
+    help=(
+        "Where to run it, joined by +: here, isolated (no network, no home), cores=1, cpu=none,"
+        " cpu=avx2, memory=8G, root=FOLDER, python=PATH. Can be repeated."
+    ),
+)
 @shared.STALL
 @shared.YES
 @shared.JSON
@@ -42,72 +57,108 @@ def replay(
     pack: Path,
     python: str | None,
     times: int,
+    places: tuple[str, ...],
     stall: float,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Run the repro of PACK in fresh processes and compare signatures.
 
+    With --in, it runs in other places of this machine, and the exit code is that of the worst one.
+
     \b
     Examples:
       reprokit replay reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit replay PACK --python ~/nightly/bin/python -n 5 --yes
+      reprokit replay PACK --yes --in here --in isolated+cores=1 --in cpu=none
     """
     from reprokit.cli.documents.study_documents import signature_keys
-    from reprokit.core.experiments import conditions
     from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
     from reprokit.host.system import interrupts
 
+    chosen = [rerun_repro.check_place(text) for text in places or ("here",)]
     opened = reopen.open_pack(pack)
     reopen.require_program(opened, "replay")
     checked = shared.interpreter_option(python)
+    interpreters = [
+        shared.interpreter_option(place.python) if place.python else checked for place in chosen
+    ]
+    results: list[ReplayResult] = []
     with (
         terminal.LiveStatus(is_quiet=as_json) as live,
         tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder,
     ):
         consent.ask_consent(pack, opened.program, checked, yes, live)
+        for index, (place, interpreter) in enumerate(zip(chosen, interpreters, strict=True)):
+            where = f" in {place.name}" if places else ""
 
-        def show(number: int, judged: Any) -> None:
-            live.show_message(
-                f"run {number} of {times}: {judged.answer} ({judged.signature.title}),"
-                f" {judged.seconds:.1f} s"
-            )
+            def show(number: int, judged: Any, where: str = where) -> None:
+                live.show_message(
+                    f"run {number} of {times}{where}: {judged.answer} ({judged.signature.title}),"
+                    f" {judged.seconds:.1f} s"
+                )
 
-        with interrupts.deferred():
-            done = rerun_repro.replay_repro(
-                opened.program,
-                checked,
-                opened.signature,
-                times,
-                Path(folder),
-                stall,
-                show,
-                growth=opened.growth,
-                gpu=opened.gpu,
-            )
+            with interrupts.deferred():
+                results.append(
+                    rerun_repro.replay_repro(
+                        opened.program,
+                        interpreter,
+                        opened.signature,
+                        times,
+                        Path(folder) / str(index),
+                        stall,
+                        show,
+                        growth=opened.growth,
+                        gpu=opened.gpu,
+                        place=place,
+                    )
+                )
+            if results[-1].is_interrupted:
+                break
+    rows = [
+        {
+            "place": place.name,
+            "python": interpreter,
+            "answer": done.answer,
+            "hits": done.hits,
+            "runs": len(done.runs),
+            "unmet": done.unmet,
+            "details": [
+                {
+                    "answer": run.answer,
+                    "title": run.signature.title,
+                    "seconds": run.seconds,
+                    "cpu_s": run.cpu_s,
+                }
+                for run in done.runs
+            ],
+        }
+        for place, interpreter, done in zip(chosen, interpreters, results, strict=False)
+    ]
+    worst = max(results, key=lambda done: WORST.index(done.answer))
     document = {
         "schema": 1,
-        "answer": done.answer,
-        "hits": done.hits,
-        "runs": len(done.runs),
-        "unmet": done.unmet,
         "signature": signature_keys(opened.signature),
-        "python": checked,
-        "details": [
-            {"answer": r.answer, "title": r.signature.title, "seconds": r.seconds, "cpu_s": r.cpu_s}
-            for r in done.runs
-        ],
+        "answer": worst.answer,
+        "places": rows,
     }
     if as_json:
         out.RESULTS.print_json(document)
     else:
         out.RESULTS.print_line(f"wanted     {opened.signature.title}")
-        for run in done.runs:
-            out.RESULTS.print_line(f"{run.answer:<10} {run.signature.title}")
-        words = "reproduced" if done.hits else "not reproduced"
-        line = f"{words}: {done.hits} of {len(done.runs)} runs"
-        if done.unmet:
-            line = f"cannot tell: this machine {conditions.UNMET_WORDS}{done.unmet}"
-        out.RESULTS.print_line((line, "bold"))
-    ctx.exit(130 if done.is_interrupted else EXIT_CODES[done.answer])
+        for place, done in zip(chosen, results, strict=False):
+            _print_result(done, f"{place.name}: " if places else "")
+    ctx.exit(130 if results[-1].is_interrupted else EXIT_CODES[worst.answer])
+
+
+def _print_result(done: ReplayResult, where: str) -> None:
+    from reprokit.core.experiments import conditions
+
+    for run in done.runs:
+        out.RESULTS.print_line(f"{run.answer:<10} {run.signature.title}")
+    words = "reproduced" if done.hits else "not reproduced"
+    line = f"{words}: {done.hits} of {len(done.runs)} runs"
+    if done.unmet:
+        line = f"cannot tell: this machine {conditions.UNMET_WORDS}{done.unmet}"
+    out.RESULTS.print_line((where + line, "bold"))

@@ -236,16 +236,24 @@ class ReplayedRun(TypedDict):
     cpu_s: CpuSeconds
 
 
-class ReplayDocument(SchemaVersion):
-    """What ``reprokit replay --json`` prints."""
+class ReplayedPlace(TypedDict):
+    """The runs of a repro in one place."""
 
+    place: str
+    python: PathText
     answer: Answer
     hits: int
     runs: int
     unmet: str
-    signature: SignatureKeys
-    python: PathText
     details: list[ReplayedRun]
+
+
+class ReplayDocument(SchemaVersion):
+    """What ``reprokit replay --json`` prints."""
+
+    signature: SignatureKeys
+    answer: Annotated[Answer, msgspec.Meta(description="the worst of all places")]
+    places: list[ReplayedPlace]
 
 
 class ConditionsDocument(SchemaVersion):

@@ -6,21 +6,29 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.experiments import places
+from reprokit.core.experiments.places import Place
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.finished import NOTHING_COMPILED
 from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.finding import Signature
 from reprokit.core.reduce import readable, sized_program
+from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import locate
 from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.system import interrupts
+from reprokit.host.system.child_output import run_for_output
+
+HERE_PLACE = places.Place(places.HERE)
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,14 @@ def replay_repro(
     growth: Mapping[str, Any] | None = None,
     gpu: Mapping[str, Any] | None = None,
     confirms: bool = True,
+    place: Place = HERE_PLACE,
 ) -> ReplayResult:
     """Run ``text`` in ``times`` fresh processes below ``folder``, or until one answers ``until``.
 
     A run ends after ``limit_s`` without progress. ``growth`` and the simulated ``gpu`` are those of
     the pack, where it has them. With ``confirms``, wrong results are the same failure only where
-    they begin in the same part of the compiler as those of the pack.
+    they begin in the same part of the compiler as those of the pack. In a ``place``, only the
+    failure itself is compared.
     """
     limits = probe_limits_for(
         wanted.title.partition(":")[0],
@@ -98,10 +108,19 @@ def replay_repro(
         with interrupts.allowed(), ProbeServer(folder / "server", python, "build", gpu) as server:
             confirm = locate.LocationCheck(server, text, wanted, limits, python)
             for number in range(times):
+                path = folder / f"replay-{number + 1:03d}"
                 judged = run_in_fresh_process(
-                    text, python, folder / f"replay-{number + 1:03d}", wanted, limits, file=file
+                    text,
+                    python,
+                    path,
+                    wanted,
+                    limits,
+                    file=file,
+                    variables=place.variables,
+                    command=place_command(place, python, folder),
                 )
-                judged = confirm(judged) if confirms and file is None else judged
+                is_usual = confirms and file is None and place == HERE_PLACE
+                judged = confirm(judged) if is_usual else judged
                 runs.append(_about_the_compiler(judged))
                 show(number + 1, runs[-1])
                 if runs[-1].answer == until:
@@ -109,3 +128,33 @@ def replay_repro(
     except KeyboardInterrupt:
         return ReplayResult(tuple(runs), is_interrupted=True)
     return ReplayResult(tuple(runs))
+
+
+def check_place(text: str) -> Place:
+    """Return the place of ``--in``; raises BadInput if it is no place, or not on this machine."""
+    place = places.parse_place(text)
+    for tool in place.tools():
+        if shutil.which(tool) is None:
+            raise BadInput(f"--in {text} needs the program {tool}, which is not installed")
+    if place.root and not Path(place.root).is_dir():
+        raise BadInput(f"--in {text}: {place.root} is not a folder")
+    if place.tools():
+        done = subprocess.run(
+            [*places.NAMESPACES, "true"], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise BadInput(
+                f"--in {text} needs user namespaces, which this machine forbids:"
+                f" {done.stderr.strip()}"
+            )
+    return place
+
+
+def place_command(place: Place, python: str, folder: Path) -> tuple[str, ...]:
+    """Return the words before the file of a repro that runs in a place."""
+    if not place.root:
+        return place.command(python)
+    prefixes = run_for_output(
+        [python, "-I", "-c", "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"], 60
+    )
+    return place.command(python, (str(folder), *dict.fromkeys(prefixes.split())))

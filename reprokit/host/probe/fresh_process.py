@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.core.records.finding import Signature
@@ -49,18 +49,21 @@ def run_in_fresh_process(
     is_eager: bool = False,
     file: Path | None = None,
     variables: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
 ) -> CandidateResult:
     """Run a program in the run directory ``folder``, whose old content is deleted first.
 
     With ``file``, run this file in place instead of a copy of ``text``. The process gets the
-    environment variables ``variables``. Raises KeyboardInterrupt.
+    environment variables ``variables``. ``command`` has the words before the file; ``python`` if it
+    is empty. Raises KeyboardInterrupt.
     """
     deletion.delete_path(folder, inside=folder.parent)
 
     def run_role(role: str) -> CandidateResult:
         run_path = folder if role in ("", "compiled") else folder / role
         more = {**(variables or {}), **_variables(role, folder, limits)}
-        return _run(text, python, run_path, wanted, limits, is_eager, file, more)
+        words = command or (python,)
+        return _run(text, python, run_path, wanted, limits, is_eager, file, more, words)
 
     if limits.sizes and not is_eager:
 
@@ -105,6 +108,7 @@ def _run(
     is_eager: bool,
     file: Path | None,
     variables: dict[str, str],
+    words: Sequence[str] = (),
 ) -> CandidateResult:
     run_directory.make_folders(folder)
     cwd = None if file else folder  # a file that is run in place needs no other files
@@ -122,10 +126,13 @@ def _run(
     request = dataclasses.replace(
         request, stall_s=max(request.stall_s, MIN_STALL_S), cwd=cwd, variables=own
     )
+    if words:
+        target = Target("command", command=(*words, str(file)))
+        request = dataclasses.replace(request, target=target)
     if is_eager:
-        command = Target("command", command=(python, "-c", eager_program(text), str(file)))
+        target = Target("command", command=(python, "-c", eager_program(text), str(file)))
         request = dataclasses.replace(
-            request, target=command, variables={**own, **without_compile.VARIABLES}
+            request, target=target, variables={**own, **without_compile.VARIABLES}
         )
     try:
         compiler_cache.copy_cache(
