@@ -62,9 +62,11 @@ def keep_some(
             return False
         return test(new)
 
-    kept = subsets.leave_out(
-        places, holds, lambda place: float(len(ast.unparse(node_at(tree, place.path))))
-    )
+    def weight(place: NodePlace) -> float:
+        node = node_at(tree, place.path)
+        return float(len(ast.unparse(node))) if node is not None else 1.0  # ``**`` in a dict
+
+    kept = subsets.leave_out(places, holds, weight)
     return built(kept) if len(kept) < len(places) else text
 
 

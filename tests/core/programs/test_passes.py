@@ -75,6 +75,12 @@ def test_arguments_and_elements_are_left_out() -> None:
     )
 
 
+def test_an_unpacked_dict_is_left_out() -> None:
+    """``**more`` in a display has no key of its own."""
+    text = statements.drop_parts("rows = {'a': 1, **more, 'b': 2}\n", has("'a'"))
+    assert text.strip() == "rows = {'a': 1}"
+
+
 def test_expressions_become_their_parts() -> None:
     """A call is replaced by its argument where that is enough."""
     assert (
