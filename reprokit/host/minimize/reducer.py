@@ -17,7 +17,7 @@ from reprokit.core.reduce import assertions, ast_edits, readable, subsets
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
-from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PASSES, Pass
+from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
@@ -48,7 +48,6 @@ MIN_PASS_S = 15.0
 """Seconds that a compile may take after the phase of the failure."""
 MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
-"""The range of drawn integers in the text of a program."""
 SMALL_ROUND = 150
 """A round of passes with at most this number of candidates is always repeated."""
 ANSWERS_PER_LINE = 100
@@ -78,7 +77,7 @@ class Reducer:
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
         self.began, self.ends = time.monotonic(), float("inf")
-        """Monotonic times at which the minimization began, and at which its budget ends."""
+        """Monotonic times: its begin, and the end of its budget."""
         oracle.on_same = self.keep_best
 
     def keep_best(self, text: str) -> None:
@@ -343,28 +342,33 @@ class Reducer:
 
     def _apply_passes(self, text: str) -> str:
         """Apply the passes until none changes the program, and then those over its names."""
-        edits, numbered, is_worth = EditMemory(), "", True
-        while text != numbered and is_worth:
-            before = ""
-            while text != before and is_worth:
-                before, asked = text, self._oracle.status.answered
-                text = self._pass_over(text, PASSES, edits)
-                asked = self._oracle.status.answered - asked
-                is_worth = self._is_worth_a_round(before, text, asked)
-            numbered, text = text, self._pass_over(text, NUMBER_PASSES, edits)
-        return self._pass_over(text, NAMING_PASSES, edits)
+        over = functools.partial(self._pass_over, edits=EditMemory())
 
-    def _is_worth_a_round(self, before: str, after: str, asked: int) -> bool:
-        """Return whether one more round of passes is expected to save enough lines for its work.
+        def without_lines(text: str) -> str:
+            return self._repeat(text, lambda text: over(text, PASSES))
 
-        It is expected to save half of what the last one saved, for as many answers. Answers count
-        instead of seconds, so that the repro does not depend on the machine.
+        def without_parts(text: str) -> str:
+            return self._repeat(text, lambda text: over(without_lines(text), PART_PASSES))
+
+        text = self._repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
+        return over(text, NAMING_PASSES)
+
+    def _repeat(self, text: str, step: Callable[[str], str]) -> str:
+        """Apply a step until it changes nothing, or is not expected to save enough for its work.
+
+        It is expected to save half of the lines that it saved before, for as many answers. Answers
+        count instead of seconds, so that the repro does not depend on the machine.
         """
-        saved = count_code_lines(before) - count_code_lines(after)
-        if asked <= SMALL_ROUND or before == after or saved / 2 >= asked / ANSWERS_PER_LINE:
-            return True
-        self._note(f"a round of {asked} candidates saved {saved} lines, so no more were tried")
-        return False
+        while True:
+            before, asked = text, self._oracle.status.answered
+            text = step(text)
+            asked = self._oracle.status.answered - asked
+            saved = count_code_lines(before) - count_code_lines(text)
+            if text == before:
+                return text
+            if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
+                self._note(f"a round of {asked} candidates saved {saved} lines, the last round")
+                return text
 
     def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:
         """Apply every pass once; a pass that raises leaves the program as it was."""
