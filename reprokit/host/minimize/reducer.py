@@ -117,7 +117,7 @@ class Reducer:
                 is_valued = start.level in properties.LEVELS
                 if is_done and (is_valued or start.level in ("aten", self._level)):
                     continue
-                if is_done and self._is_good():
+                if is_done and result.text and repro_cost(result.text)[0] <= GOOD_LINES:
                     continue
                 if start.level in properties.DRAWS and begins != self._begins:
                     continue
@@ -157,9 +157,6 @@ class Reducer:
                 "no self-contained program shows the failure: neither a recorded graph nor the"
                 " source"
             )
-
-    def _is_good(self) -> bool:
-        return bool(self._result.text) and repro_cost(self._result.text)[0] <= GOOD_LINES
 
     def _begins(self, start: StartingPoint) -> bool:
         """Return True when the program as it is shows the failure in forked children.
