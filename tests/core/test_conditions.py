@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from reprokit.core.experiments import conditions
+from reprokit.core.experiments import conditions, rates
 from reprokit.core.experiments.conditions import Condition, Machine
+from reprokit.core.reduce import repeated
 
 MACHINE = Machine("AVX512", 4, 4)
 
@@ -110,3 +111,29 @@ def test_a_result_survives_json() -> None:
     assert conditions.read_conditions(found.to_json()) == found
     with pytest.raises(ValueError):
         conditions.read_conditions({"needed": 3})
+
+
+def test_an_interval_contains_the_rate_and_becomes_smaller() -> None:
+    """The values are those of Wilson's interval for 5 of 8 and 50 of 80."""
+    low, high = rates.interval_of_rate(5, 8)
+    assert (round(low, 2), round(high, 2)) == (0.31, 0.86)
+    low, high = rates.interval_of_rate(50, 80)
+    assert (round(low, 2), round(high, 2)) == (0.52, 0.72)
+    assert rates.interval_of_rate(0, 0) == (0.0, 1.0)
+    assert rates.interval_of_rate(8, 8)[1] == 1.0
+
+
+def test_a_program_repeats_its_call_or_its_compile() -> None:
+    text = (
+        "import torch\n\n\ndef f(x):\n    return x + 1\n\n\nx = torch.ones(2)\n"
+        "y = torch.compile(f)(x)\nassert y.sum() > 0\n"
+    )
+    (how, called), (also, compiled) = repeated.repeated_programs(text)
+    assert (how, also) == ("it is called 20 times", "it is compiled and called 20 times")
+    assert called.endswith(
+        "for _ in range(20):\n    y = torch.compile(f)(x)\n    assert y.sum() > 0\n"
+    )
+    assert "for _ in range(20):\n    torch._dynamo.reset()\n    y = " in compiled
+    assert "force_disable_caches = True" in compiled and "force_disable" not in called
+    assert not [*repeated.repeated_programs("import torch\nprint(1)\n")]
+    assert not [*repeated.repeated_programs('torch.compile(f)(x)\ny = """a\nb"""\n')]

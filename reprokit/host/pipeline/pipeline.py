@@ -19,7 +19,14 @@ from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
 from reprokit.host.minimize.proofs.proven import Candidate
 from reprokit.host.pack import contents
-from reprokit.host.pipeline import announcement, own_kernel, run_steps, step_costs, study_steps
+from reprokit.host.pipeline import (
+    announcement,
+    condition_steps,
+    own_kernel,
+    run_steps,
+    step_costs,
+    study_steps,
+)
 from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
 from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
@@ -307,10 +314,17 @@ ABLATE = Step(
 )
 COUNT = Step("costs", count_costs)
 COLLECT = Step("environment", collect_environment)
+RAISE_RATE = Step(
+    "rate",
+    condition_steps.raise_rate,
+    condition_steps.is_rare,
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 FIND_CONDITIONS = Step(
     "conditions",
-    study_steps.find_conditions,
-    study_steps.can_find_conditions,
+    condition_steps.study_conditions,
+    condition_steps.can_study_conditions,
     may=_may_study,
     why_not=NOT_STUDIED,
 )
@@ -330,6 +344,6 @@ JUDGE = (
     LOCATE,
 )
 """The steps before the verdict and the signature are final."""
-LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, FIND_CONDITIONS, PACK)
+LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, RAISE_RATE, ABLATE, COUNT, COLLECT, FIND_CONDITIONS, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)
 """All steps of a capture, in order."""

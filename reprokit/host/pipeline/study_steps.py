@@ -8,19 +8,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from reprokit.core.experiments import conditions
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import ablate_command, run_ablation
-from reprokit.host.experiments import find_conditions as find
 from reprokit.host.minimize import cases, locate
 from reprokit.host.minimize import minimization as reducer
-from reprokit.host.minimize.proofs import proof, proven
 from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
-from reprokit.host.system import deletion, files, interrupts, private_names
+from reprokit.host.system import files, interrupts, private_names
 
 NO_WRONG_PART = "no recorded graph, and no self-contained source, gives the wrong results by itself"
 NO_PARTS = "of a command, only a small program would be run again, and there is none"
@@ -112,61 +109,6 @@ def with_minimize_notes(state: State) -> State:
     for note in result.notes if result is not None and not result.text else ():
         state = state.with_missing("minimization", note)
     return state
-
-
-def can_find_conditions(state: State) -> bool:
-    """Return True for a proved program whose failure may depend on the machine or the process."""
-    result = state.minimized
-    if result is None or not result.is_proved or result.conditions is not None:
-        return False
-    limits = cases.probe_limits_of(state.study.case_for(state))
-    is_timed = limits.is_slow or bool(limits.sizes)
-    return not (is_timed or limits.gpu is not None or limits.stage or limits.is_kernel)
-
-
-def find_conditions(state: State) -> State:
-    """Find what the failure needs of the machine and the process.
-
-    A repro that needs something sets or checks it, and is proved again.
-    """
-    result, machine = state.minimized, find.machine_of(state.environment.facts)
-    assert result is not None and result.proof is not None
-    if machine is None:
-        return state.with_missing("conditions", "the CPU of the machine is not known")
-    state.callbacks.say("looking for the conditions of the failure")
-    case = state.study.case_for(state)
-    limits = cases.probe_limits_of(case)
-    folder = state.run_path / reducer.FOLDER / "conditions"
-    program = find.Program(result.text, case.python, case.signature, limits, result.rate)
-    finder = find.ConditionFinder(
-        program,
-        machine,
-        state.study.server_for(case),
-        folder,
-        result.cpu_s,
-        _trying(state),
-    )
-    with interrupts.allowed():
-        found = finder.find(result.proof.changed)
-        if found.lines:
-            text = conditions.with_lines(result.text, found.lines)
-            again = proof.prove_program(
-                text,
-                case.python,
-                state.run_path / reducer.FOLDER / "proof",
-                case.signature,
-                limits,
-                proof.ProofRuns(case.proofs, result.rate, cores=case.processes_at_once),
-                show=state.callbacks.show_status,
-            )
-            if proven.why_unproven(text, again):
-                found = dataclasses.replace(found, lines=())
-            else:
-                result = dataclasses.replace(result, text=text, proof=again)
-    deletion.delete_path(folder, inside=state.run_path)
-    result = dataclasses.replace(result, conditions=found)
-    reducer.save_minimized(state.run_path, result)
-    return dataclasses.replace(state, minimized=result)
 
 
 def can_prove_recorded_program(state: State) -> bool:

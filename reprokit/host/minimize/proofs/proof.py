@@ -81,6 +81,11 @@ class Proof:
     traceback: str = ""
     """The traceback of the first hit, shortened to the frames of packages; empty without one."""
 
+    @property
+    def share(self) -> float:
+        """The share of plain runs that failed in the same way."""
+        return self.hits / self.runs if self.runs else 0.0
+
 
 @dataclass(frozen=True)
 class ProofRuns:
@@ -93,6 +98,8 @@ class ProofRuns:
     max_tries: int = 0
     """The most watched runs; 0: as many as the rate needs."""
     cores: int = 1
+    min_plain: int = 0
+    """The fewest plain runs, for a program that is expected to fail more often than before."""
 
     def plain_runs(self, kind: str) -> int:
         """Return the number of plain runs.
@@ -103,7 +110,7 @@ class ProofRuns:
         memory and its threads differ from run to run.
         """
         if self.rate < 1.0:
-            return max(self.limit, FLAKY_RUNS)
+            return max(self.limit, FLAKY_RUNS, self.min_plain)
         return max(self.limit - (kind in OF_THE_COMPILER), 1)
 
     def watched_runs(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reprokit.core.experiments import rates
 from reprokit.core.judge import same_failure
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.host.minimize.proofs.proof import Proof, program_digest
@@ -104,6 +105,10 @@ def describe_proof(proof: Proof) -> str:
     """Return a short description of the runs of a proof."""
     where = " on a simulated GPU" if proof.is_simulated else ""
     eager = ", eager passes" if proof.eager == "passes" else f", eager: {proof.eager}"
-    return f"the same failure in {proof.hits} of {proof.runs} fresh runs{where}" + eager * bool(
-        proof.eager
+    low, high = rates.interval_of_rate(proof.hits, proof.runs)
+    rate = f" (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+    return (
+        f"the same failure in {proof.hits} of {proof.runs} fresh runs{where}"
+        + rate * (proof.hits < proof.runs)
+        + eager * bool(proof.eager)
     )
