@@ -378,3 +378,64 @@ def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
     done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
     assert (done.status, done.kind) == (1, "wrong-result"), done.out
     assert done.json["comparison"]["differences"][0]["side"] == "compiled"
+
+
+NOISY = """
+import os
+import torch
+
+def noisy(gm, inputs):
+    def run(*args):
+        (y,) = gm.forward(*args)
+        noise = torch.frombuffer(bytearray(os.urandom(4)), dtype=torch.uint8).float()
+        return (y + 1 + noise.sum(),)
+
+    return run
+
+def net(x):
+    return torch.relu(x) * 2
+
+def make():
+    return {"model": net, "calls": [((torch.ones(8),), {})], "compile": {"backend": noisy}}
+
+def uninitialized(x):
+    return torch.relu(x) + torch.frombuffer(bytearray(os.urandom(4)), dtype=torch.uint8).sum()
+
+def make_unsteady():
+    return {"model": uninitialized, "calls": [((torch.ones(8),), {})], "compile": {"backend": "eager"}}
+"""
+
+
+@pytest.mark.slow
+def test_compiled_code_that_differs_from_itself_is_named(write: Any, tmp_path: Path) -> None:
+    """The compiled program gives other wrong results each time; eager agrees with itself."""
+    file = write("noisy.py", NOISY)
+    done = reprokit(
+        "capture",
+        "--json",
+        f"{file}:make",
+        "--output-dir",
+        tmp_path / "out",
+        env=clean_environ(REPROKIT_COMPARE="1", REPROKIT_MINIMIZE="1"),
+    )
+    assert (done.status, done.kind) == (1, "nondeterministic"), done.out + done.err
+    assert done.json["signature"]["title"].startswith("nondeterministic: ")
+    assert "different results each time, and eager does not" in done.json["verdict"]["reason"]
+    assert done.json["repro"], done.json["missing"]
+    proof = done.json["minimized"]["proof"]
+    assert proof["hits"] == proof["runs"] and proof["eager"] == "passes", proof
+
+
+def test_eager_that_differs_from_itself_is_not_blamed_on_the_compiler(
+    write: Any, tmp_path: Path
+) -> None:
+    file = write("noisy.py", NOISY)
+    done = reprokit(
+        "capture",
+        "--json",
+        f"{file}:make_unsteady",
+        "--output-dir",
+        tmp_path / "out",
+        env=clean_environ(REPROKIT_COMPARE="1"),
+    )
+    assert done.kind not in ("nondeterministic", "wrong-result"), done.out

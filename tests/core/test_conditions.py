@@ -46,6 +46,12 @@ def test_the_smallest_set_is_found() -> None:
     assert found.sentence.startswith("Needs: vector instructions: AVX-512, fast math: off. Does")
 
 
+def test_values_of_inputs_are_asked_first() -> None:
+    """All at once, all but the likely ones, and each of those alone."""
+    found, asked = _search([{"default dtype"}])
+    assert found.needed == (("default dtype", "float32"),) and asked <= 4
+
+
 def test_either_of_two_conditions_is_kept_apart() -> None:
     """Each may change alone, because the other one is enough."""
     found, _ = _search([{"fast math"}, {"default dtype"}])

@@ -107,11 +107,16 @@ def journal_differences(folder: str) -> None:
     Nothing happens while the results of eager or compiled code are missing.
     """
     files = {role: _load_file(folder, role) for role in ROLES}
-    eager, compiled, again, wide = (_index_rows(files[role]) for role in ROLES)
+    eager, compiled, again, wide, repeated = (_index_rows(files[role]) for role in ROLES)
     if eager is None or compiled is None:
         return
     differences = find_differences(eager, compiled, wide or {})
     unsteady = [d["name"] for d in find_differences(eager, again, {})] if again is not None else []
+    changing = (
+        [d["name"] for d in find_differences(compiled, repeated, {}) if d["side"] != "unclear"]
+        if repeated is not None
+        else []
+    )
     differences.sort(key=lambda d: _SIDES.index(d["side"]))
     journal.write_event(
         events.Compared(
@@ -121,6 +126,7 @@ def journal_differences(folder: str) -> None:
             tensors=sum(r["tensor"] is not None for r in eager.values()),
             is_random=any(r["is_random"] for r in eager.values()),
             unsteady=unsteady[:MAX_JOURNALED],
+            changing=changing[:MAX_JOURNALED],
             has_again=again is not None,
             has_reference=wide is not None,
             skipped_calls=_skipped_count(files, "calls"),

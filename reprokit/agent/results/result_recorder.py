@@ -1,8 +1,8 @@
 """Record the results of each call of a compiled callable, so that runs can be compared.
 
-A run has one role. ``compiled`` is the unchanged program. In ``eager`` and ``again``,
-``torch.compile`` returns its argument. ``float64`` is eager with every float widened. Each run
-writes ``ROLE.pt``, which has plain tensors and texts.
+A run has one role. ``compiled`` and ``repeated`` are the unchanged program. In ``eager`` and
+``again``, ``torch.compile`` returns its argument. ``float64`` is eager with every float widened.
+Each run writes ``ROLE.pt``, which has plain tensors and texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.shared import cuts, without_compile
 from ...core.shared.contract import events, run_names
-from ...core.shared.result_comparison import SEED
+from ...core.shared.result_comparison import COMPILED_ROLES, SEED
 from ..record import journal, process_start
 from . import follow_export
 
@@ -50,7 +50,7 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
     torch.manual_seed(SEED)
     rank_folders = (f"rank-{rank}" for rank in process_start.rank_if_several())
     _recorder = ResultRecorder(role, os.path.join(folder, *rank_folders))
-    if role == "compiled":
+    if role in COMPILED_ROLES:
         follow_export.ExportFollower(_recorder.record).replace_export()
     else:
         recorder = _recorder
@@ -112,7 +112,7 @@ class ResultRecorder:
 
         if model is None:
             return lambda function: self.compile(function, **options)
-        is_compiled = self.role == "compiled"
+        is_compiled = self.role in COMPILED_ROLES
         recorded: Any
         if isinstance(model, torch.nn.Module):
             wrapper = (
@@ -147,12 +147,12 @@ class ResultRecorder:
         """
 
         def aot_compile(inputs: Any) -> Any:
-            compiled = inner.aot_compile(inputs) if self.role == "compiled" else inner
+            compiled = inner.aot_compile(inputs) if self.role in COMPILED_ROLES else inner
             if not is_bound:
                 return self.record(compiled, model)
 
             def recorded(module: Any, *args: Any, **kwargs: Any) -> Any:
-                first = (module,) if self.role == "compiled" else ()
+                first = (module,) if self.role in COMPILED_ROLES else ()
                 return self._call(functools.partial(compiled, *first), model, *args, **kwargs)
 
             return recorded

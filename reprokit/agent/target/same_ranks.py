@@ -41,7 +41,12 @@ def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
     if not graph_recorder.traced_code or _reads_rank():
         return set()
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:  # too many processes, or too little memory: each rank is traced
+        os.close(reading)
+        os.close(writing)
+        return set()
     if child == 0:
         os.close(reading)
         process_start.end_with_parent()

@@ -70,6 +70,8 @@ class Machine:
 
 _NO_VECTORS = Change("none", ("torch._inductor.config.cpp.simdlen = 0",))
 _AVX2 = Change("AVX2", ("torch._inductor.config.cpp.simdlen = 256",))
+LIKELY = ("default dtype", "random seed")
+"""The conditions that change the values of inputs. They are asked before the others."""
 INSTRUCTIONS = "vector instructions"
 OF_ATEN = "vector instructions of ATen"
 OF_ENVIRONMENT = (
@@ -315,7 +317,9 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
 
     kept: list[Condition] = []
     if conditions and not holds([]):
-        kept = subsets.leave_out(list(conditions), holds)
+        likely = [c for c in conditions if c.name in LIKELY]
+        kept = likely if likely and holds(likely) else list(conditions)
+        kept = subsets.ddmin(kept, holds)
     alone = {c.name: ask((c,)) for c in kept}
     of_kept = {
         name: tuple((c.name, c.value) for c in kept if alone[c.name] == name)

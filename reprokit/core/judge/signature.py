@@ -20,6 +20,7 @@ from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, normalise_m
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import result_comparison
 
 ALGORITHM = 9
@@ -103,7 +104,7 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]
             "",
             ["the type of the break in PyTorch's registry; the line is the user's"],
         )
-    if verdict.kind == "wrong-result" and seen.comparison:
+    if kind_named(verdict.kind).compares_results and seen.comparison:
         what = result_comparison.difference_family(seen.comparison.wrong)
         why = f"{verdict.cause} count as {what}: later operators may change the kind of difference"
         return what, seen.departs, [why]

@@ -17,6 +17,7 @@ from reprokit.core.records.recompiles import (
     STORM_MESSAGE,
     GraphBreak,
 )
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 """The exceptions that torch raises at a recompile limit if it is configured to fail there."""
@@ -50,6 +51,9 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
     evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}
+    if seen.comparison.is_nondeterministic and not seen.stage:
+        why = f"compiled code gives different results each time, and eager does not{on}: {wrong[0]}"
+        return Verdict(NONDETERMINISTIC, None, wrong[0].what, as_sentence(why), evidence)
     return Verdict(
         "wrong-result",
         seen.first_rung or None,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NONDETERMINISTIC = "nondeterministic"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -27,6 +29,8 @@ class Kind:
     """A run without torch.compile confirms or refutes it."""
     is_silent: bool = False
     """It does not end the program. A plain run fails only if the program checks for it itself."""
+    compares_results: bool = False
+    """Its runs are compared with those of eager."""
     is_of_calls: bool = False
     """It takes several calls or graphs, so no recorded graph shows it alone."""
     is_asserted: bool = False
@@ -81,8 +85,18 @@ KINDS = {
             is_minimizable=True,
             is_silent=True,
             is_asserted=True,
+            compares_results=True,
             expected="the same results",
             search_words="incorrect",
+        ),
+        Kind(
+            name=NONDETERMINISTIC,
+            is_minimizable=True,
+            is_silent=True,
+            is_asserted=True,
+            compares_results=True,
+            expected="the same results each time",
+            search_words="nondeterministic",
         ),
         Kind(
             name="recompile-limit",

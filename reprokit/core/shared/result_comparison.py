@@ -15,8 +15,10 @@ NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
 """Differences of numbers. They form one family: a NaN in one operator is a wrong value or an
 infinity in the next.
 """
-ROLES = ("eager", "compiled", "again", "float64")
-"""The runs of a comparison, in their order. The last two are made only if the first two differ."""
+ROLES = ("eager", "compiled", "again", "float64", "repeated")
+"""The runs of a comparison, in their order. The others are made only if the first two differ."""
+COMPILED_ROLES = ("compiled", "repeated")
+"""The roles in which the program is compiled; the second one is the same run again."""
 
 SEED = 20
 """The random seed of each run of a comparison, if the program sets none."""
@@ -89,6 +91,8 @@ class Comparison:
     """The calls drew random numbers."""
     unsteady: tuple[str, ...] = ()
     """Leaves that differ between two eager runs, so that they cannot be compared."""
+    changing: tuple[str, ...] = ()
+    """Leaves that differ between two compiled runs."""
     has_again: bool = False
     """There was a second eager run."""
     has_reference: bool = False
@@ -109,6 +113,11 @@ class Comparison:
         """
         wrong = [d for d in self.suspects if d.side in ("compiled", "unknown")]
         return tuple(sorted(wrong, key=lambda d: (d.what not in NUMBERS, d.side != "compiled")))
+
+    @property
+    def is_nondeterministic(self) -> bool:
+        """Whether a wrong result of compiled code is different in a second compiled run."""
+        return bool({d.name for d in self.wrong}.intersection(self.changing))
 
     @property
     def suspects(self) -> tuple[Difference, ...]:
@@ -173,6 +182,7 @@ def comparison_of_event(event: Compared) -> Comparison:
         event.tensors,
         event.is_random,
         tuple(event.unsteady),
+        tuple(event.changing),
         event.has_again,
         event.has_reference,
         tuple(event.ranks),

@@ -7,6 +7,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
 from reprokit.core.triage.likeness import Traits
 
 MAX_FRAMES = 12
@@ -47,6 +48,6 @@ def _message(verdict: Verdict, signed: Signature) -> str:
     """Return the message in the signature; empty for hangs and wrong results, whose messages are
     all alike.
     """
-    if verdict.kind in ("hang", "slow-compile", "wrong-result"):
+    if verdict.kind in ("hang", "slow-compile", "wrong-result", NONDETERMINISTIC):
         return ""
     return signed.parts.what

@@ -13,6 +13,7 @@ from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.result_comparison import COMPILED_ROLES
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
@@ -55,13 +56,15 @@ def compare_with_eager(
                 )
             )
             return seen
-        comparison = eager.comparison
+        comparison, more = eager.comparison, {}
         if comparison.suspects and comparison.is_random:
-            rerun = run_role("compiled", REPROKIT_OVERRIDES=json.dumps(SAME_RANDOM_NUMBERS))
-            comparison = rerun.comparison or comparison
+            more = {"REPROKIT_OVERRIDES": json.dumps(SAME_RANDOM_NUMBERS)}
+            comparison = run_role("compiled", **more).comparison or comparison
         for role in ("again", "float64"):
             if comparison.suspects:
                 comparison = run_role(role).comparison or comparison
+        if comparison.wrong:
+            comparison = run_role("repeated", **more).comparison or comparison
         return dataclasses.replace(seen, comparison=comparison)
     finally:
         if not request.checks_caches:  # the stages are compared with them
@@ -87,7 +90,7 @@ class _RoleRunner:
         changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}
         if self._request.checks_caches:  # the cache folder of the user is not written
             changed["TORCHINDUCTOR_CACHE_DIR"] = str(folder / run_names.CACHE_FOLDER)
-        is_compiled = role == "compiled"
+        is_compiled = role in COMPILED_ROLES
         request = dataclasses.replace(
             self._request, compile_it=is_compiled, has_trace=False, variables=changed
         )

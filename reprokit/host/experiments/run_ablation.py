@@ -32,6 +32,7 @@ from reprokit.host.probe.candidate import (
     CandidateResult,
     ProbeLimits,
     candidate_request,
+    is_repeated,
     judge_candidate,
 )
 from reprokit.host.probe.client import ProbeServer, ServerLost
@@ -137,7 +138,10 @@ class AblationRunner:
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in UNCOMPILED_ROLES]
         if variant is EAGER or self._plain.verdict.kind != "ok":
             return self._plain
-        return self._run("compiled", variant.overrides)
+        compiled = self._run("compiled", variant.overrides)
+        if compiled.answer == same_failure.OTHER and is_repeated(self._wanted, compiled.seen):
+            return self._run("repeated", variant.overrides)
+        return compiled
 
     def close(self) -> None:
         """Delete the results of the runs, which are the user's data."""

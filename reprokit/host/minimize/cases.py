@@ -13,7 +13,7 @@ import psutil
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import two_processes
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
@@ -170,7 +170,7 @@ def starting_points_of_case(case: MinimizeCase) -> list[starting_points.Starting
         return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
     if kind_named(case.verdict.kind).is_of_calls and case.source:
         return starting_points.source_starting_points(case.source)
-    is_wrong = case.verdict.kind == "wrong-result"
+    is_wrong = kind_named(case.verdict.kind).compares_results
     starts = starting_points.find_starting_points(
         case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
     )
@@ -190,7 +190,7 @@ def _depth(verdict: Verdict, starts: list[starting_points.StartingPoint]) -> str
     )
     if is_own and verdict.phase == "backend":
         return "dynamo"
-    is_whole = verdict.kind in ("wrong-result", "superlinear-compile")
+    is_whole = verdict.kind in ("wrong-result", NONDETERMINISTIC, "superlinear-compile")
     return "build" if is_whole else DEPTHS.get(verdict.phase or "", "build")
 
 

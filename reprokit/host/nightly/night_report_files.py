@@ -35,6 +35,7 @@ MARKS = {
     "hang": ("kind-hang", "H"),
     "oom": ("kind-oom", "M"),
     "wrong-result": ("kind-wrong-result", "W"),
+    "nondeterministic": ("kind-wrong-result", "V"),
     "recompile-limit": ("kind-recompile", "R"),
     "recompile-storm": ("kind-recompile", "S"),
     "graph-break": ("kind-graph", "B"),

@@ -160,7 +160,7 @@ def prove_recorded_program(
         )
         is_values = (
             script.is_graph
-            and case.verdict.kind == "wrong-result"
+            and kind_named(case.verdict.kind).compares_results
             and result.answer == same_failure.PASSES
         )
         about_values = (
@@ -177,7 +177,7 @@ def _checking(text: str, case: cases.MinimizeCase) -> tuple[str, bool]:
     possible. Other failures need no check.
     """
     kind, seen = case.verdict.kind, case.seen
-    if kind == "wrong-result":
+    if kind_named(kind).compares_results:
         comparison = seen.comparison
         flat = readable.flatten_calls(text)
         checked = (

@@ -18,8 +18,10 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import stalls
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import sized_program
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.result_comparison import COMPILED_ROLES
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import observation_reader, run_outcome
@@ -124,7 +126,8 @@ def probe_limits_for(
         deadline_s, more = SLOW_COMPILE_S, {**more, "is_slow": True}
     if kind == "superlinear-compile" and growth:
         more = {**more, **_growth_limits(growth)}
-    return ProbeLimits(deadline_s, most_breaks=most_breaks, compares=kind == "wrong-result", **more)
+    compares = kind_named(kind).compares_results
+    return ProbeLimits(deadline_s, most_breaks=most_breaks, compares=compares, **more)
 
 
 def _growth_limits(growth: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +267,8 @@ def role_variables(role: str, run_path: Path) -> dict[str, str]:
 
 def role_overrides(role: str, limits: ProbeLimits) -> dict[str, Any]:
     """Return the overrides of a run in a role; empty for a run without a role."""
-    return {**SAME_RANDOM_NUMBERS, **(limits.alone if role == "compiled" else {})} if role else {}
+    alone = limits.alone if role in COMPILED_ROLES else {}
+    return {**SAME_RANDOM_NUMBERS, **alone} if role else {}
 
 
 def judge_results(run_role: Callable[[str], CandidateResult], wanted: Signature) -> CandidateResult:
@@ -287,7 +291,15 @@ def judge_results(run_role: Callable[[str], CandidateResult], wanted: Signature)
             compiled = dataclasses.replace(
                 compiled, answer=answer, verdict=verdict, signature=signature, seen=seen
             )
+    if compiled.answer == same_failure.OTHER and is_repeated(wanted, compiled.seen):
+        return run_role("repeated")
     return compiled
+
+
+def is_repeated(wanted: Signature, seen: Observation) -> bool:
+    """Return whether a second compiled run decides if wrong results have the wanted signature."""
+    wrong = seen.comparison.wrong if seen.comparison is not None else ()
+    return bool(wrong) and wanted.parts.kind == NONDETERMINISTIC
 
 
 def judge_growth(

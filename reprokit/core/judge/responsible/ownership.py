@@ -17,6 +17,7 @@ from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.operators import is_torch_namespace
 
 _LIBRARIES = frozenset(
@@ -168,7 +169,7 @@ def custom_operator(verdict: Verdict, seen: Observation) -> str:
     raised = blamed_exception(seen)
     message = fr.root_cause(raised).message if raised is not None else ""
     match = _IN_OPERATOR.search(message) or _ON_FAKE.search(message)
-    if verdict.kind == "wrong-result":
+    if kind_named(verdict.kind).compares_results:
         match = next(iter(reversed(list(_OPERATOR.finditer(seen.departure)))), None)
     if match is None or is_torch_namespace(match["space"]):
         return ""

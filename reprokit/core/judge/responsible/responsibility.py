@@ -17,7 +17,7 @@ from reprokit.core.judge.stacks.evidence import blamed_exception
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
 """Who can be responsible. ``user`` is any code of the program that is not torch's: its own code, or
@@ -256,7 +256,7 @@ def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
         or verdict.phase in _BEFORE_OWN
     ):
         return None
-    if verdict.kind not in ("exception", "crash", "hang", "wrong-result"):
+    if verdict.kind not in ("exception", "crash", "hang", "wrong-result", NONDETERMINISTIC):
         return None
     what = "backend" if seen.own_backend else "passes"
     return Responsible(
@@ -269,7 +269,7 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     operator = ownership.custom_operator(verdict, seen)
     if not operator:
         return None
-    if verdict.kind == "wrong-result":
+    if kind_named(verdict.kind).compares_results:
         _, _, problem = seen.departure.partition("; ")
         why = (
             f"{problem[:1].upper()}{problem[1:]}."

@@ -238,6 +238,8 @@ class Compared(Event):
     tensors: int = 0
     is_random: bool = False
     unsteady: list[str] = field(default_factory=list)
+    changing: list[str] = field(default_factory=list)
+    """Leaves that differ between two compiled runs."""
     has_again: bool = False
     has_reference: bool = False
     ranks: list[int] = field(default_factory=list)
