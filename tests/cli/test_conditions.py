@@ -73,7 +73,7 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
     done = _captured(write, tmp_path, INSTRUCTIONS)
     minimized = done.json["minimized"]
     assert [name for name, _ in minimized["conditions"]["needed"]] == [
-        "vector instructions of ATen"
+        "vector instructions of ATen and Inductor"
     ]
     assert minimized["proof"]["hits"] == 2 and "SystemExit(77)" in (
         Path(done.json["repro"]).read_text()
@@ -92,7 +92,9 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
     nowhere = reprokit("conditions", "--json", "--yes", pack, env=other)
     assert (nowhere.status, nowhere.json["occurs"]) == (3, False)
     asked = reprokit("conditions", "--yes", pack, env=usual)
-    assert asked.status == 0 and "Needs: vector instructions of ATen" in asked.out, asked.out
+    assert asked.status == 0 and "Needs: vector instructions of ATen and Inductor" in asked.out, (
+        asked.out
+    )
 
 
 @pytest.mark.slow
@@ -128,8 +130,8 @@ def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        ("cores=0", "'cores=0' is no place; places are: here, isolated,"),
-        ("moon", "'moon' is no place"),
+        ("cores=0", "'cores=0' is not a place; the places are: here, isolated,"),
+        ("moon", "'moon' is not a place"),
         ("root=/no/such", "/no/such is not a folder"),
     ],
 )

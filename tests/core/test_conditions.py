@@ -56,8 +56,9 @@ def test_either_of_two_conditions_is_kept_apart() -> None:
     """Each may change alone, because the other one is enough."""
     found, _ = _search([{"fast math"}, {"default dtype"}])
     assert not found.needed
-    assert len(found.together) == 1
-    assert "Needs at least one of:" in found.sentence
+    assert {name for name, _ in found.together} == {"fast math", "default dtype"}
+    assert not {"fast math", "default dtype"}.intersection(found.irrelevant)
+    assert "Needs at least one of: default dtype: float32, fast math: off." in found.sentence
 
 
 def test_a_change_with_a_different_failure_is_not_called_needed() -> None:
@@ -66,16 +67,25 @@ def test_a_change_with_a_different_failure_is_not_called_needed() -> None:
     assert "Not known: default dtype." in found.sentence
 
 
-def test_the_seed_is_no_condition_of_a_program_that_sets_it() -> None:
-    names = {c.name for c in conditions.conditions_of(MACHINE, "torch.manual_seed(0)")}
-    assert "random seed" not in names
+def test_what_a_program_sets_is_no_condition() -> None:
+    """Lines before do not matter, so nothing could be said about it."""
+    text = (
+        "torch.manual_seed(0)\ntorch.set_num_threads(3)\n"
+        "torch._inductor.config.force_disable_caches = True\ntorch.compile(f, dynamic=True)\n"
+    )
+    names = {c.name for c in conditions.conditions_of(MACHINE, text)}
+    gone = {"random seed", "OpenMP threads", "compiler caches", "dynamic shapes"}
+    assert not names & gone and "fast math" in names
     assert "visible CPUs" not in {c.name for c in conditions.conditions_of(Machine(), "")}
 
 
 @pytest.mark.parametrize("name", ["vector instructions", conditions.OF_ATEN])
 def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
     """Whether AVX-512 is needed, or any vector instruction, is asked with the smaller change."""
-    all_of_them = conditions.conditions_of(MACHINE, "")
+    all_of_them = (
+        *conditions.conditions_of(MACHINE, ""),
+        *conditions.conditions_of_environment(MACHINE),
+    )
     found = conditions.Conditions(needed=((name, "AVX-512"),))
     for answer, needs in (("passes", "AVX-512"), ("same", "vector instructions")):
         lines = conditions.program_lines(all_of_them, found, lambda changed, a=answer: a)  # type: ignore[misc]
@@ -97,6 +107,12 @@ def test_lines_come_after_the_imports() -> None:
         "torch._inductor.config.cpp.simdlen = 0",
     ]
     assert conditions.with_lines(text, []) == text
+    late = "import os\nos.environ['A'] = '1'\nfrom torch import nn\nx = 1\n"
+    assert conditions.with_lines(late, ["y = 2"]).splitlines()[2:5] == [
+        "from torch import nn",
+        "import torch",
+        "y = 2",
+    ]
     with pytest.raises(ValueError, match="not a program"):
         conditions.with_lines("def (", ["x = 1"])
 
@@ -142,4 +158,6 @@ def test_a_program_repeats_its_call_or_its_compile() -> None:
     assert "for _ in range(20):\n    torch._dynamo.reset()\n    y = " in compiled
     assert "force_disable_caches = True" in compiled and "force_disable" not in called
     assert not [*repeated.repeated_programs("import torch\nprint(1)\n")]
+    deep = "x = y.to('cpu')\nassert torch.compile(f)(x), 'differs'\n"
+    assert len([*repeated.repeated_programs(deep)]) == 2
     assert not [*repeated.repeated_programs('torch.compile(f)(x)\ny = """a\nb"""\n')]

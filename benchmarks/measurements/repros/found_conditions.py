@@ -67,7 +67,7 @@ CASES = {
     "nothing is changed": Case("True"),
     "there are two threads": Case("torch.get_num_threads() > 1", ("OpenMP threads",)),
     "there are two CPUs": Case("len(os.sched_getaffinity(0)) > 1", ("visible CPUs",)),
-    "ATen has vector instructions": Case(_ATEN, ("vector instructions of ATen",)),
+    "ATen has vector instructions": Case(_ATEN, ("vector instructions of ATen and Inductor",)),
     "Inductor has vector instructions": Case(
         "torch._inductor.config.cpp.simdlen != 0", ("vector instructions",)
     ),
@@ -79,7 +79,7 @@ CASES = {
     ),
     "the hash seed is random": Case("os.environ.get('PYTHONHASHSEED') != '1'", ("hash seed",)),
     "two of them are as usual": Case(f"{_DTYPE} and {_MATH}", ("default dtype", "fast math")),
-    "one of two is as usual": Case(f"{_DTYPE} or {_MATH}", (), ("fast math",)),
+    "one of two is as usual": Case(f"{_DTYPE} or {_MATH}", (), ("default dtype", "fast math")),
 }
 
 

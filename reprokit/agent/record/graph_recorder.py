@@ -32,6 +32,10 @@ refuses_graphs = False
 has_refused = False
 traced_code: set[CodeType] = set()
 """The code of all functions that Dynamo traced for a graph."""
+entered = 0
+"""How many graphs the compiler was entered with."""
+has_symbolic_sizes = False
+"""Whether one of these graphs has an input with a symbolic size."""
 current: int | None = None
 """The number of the graph that Inductor is compiling."""
 _recorded = 0
@@ -58,10 +62,13 @@ def record_graph(
     order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
     of a compile that Dynamo did not start. Without ``has_values`` only metadata is read.
     """
-    global _recorded, has_refused
+    global _recorded, has_refused, entered, has_symbolic_sizes
     if refuses_graphs:
         has_refused = True
         raise RuntimeError("no graph is compiled in this process")
+    if level != "aten":
+        entered += 1
+        has_symbolic_sizes |= any(map(_is_symbolic, example_inputs))
     nodes = len(gm.graph.nodes)
     event = events.Graph(level=level, cid=cid, nodes=nodes, backward=is_backward)
     number: int | None = None
@@ -99,6 +106,12 @@ def record_graph(
         problem_text = cuts.cut_head(repr(problem), 2000)
         journal.write_event(dataclasses.replace(event, n=number, problem=problem_text))
     return number
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Return whether an input is a symbolic number, or a tensor with one in its shape."""
+    numbers = value.shape if hasattr(value, "shape") else (value,)
+    return any(type(number).__name__.startswith("Sym") for number in numbers)
 
 
 def _is_first(digest: str) -> bool:

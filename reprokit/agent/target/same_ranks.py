@@ -2,10 +2,12 @@
 
 After rank 0 is compiled, a fork of it becomes each other rank in turn: it joins the process group
 as that rank, builds the model and calls it. Dynamo reuses the code of rank 0 only if all of its
-guards pass, so a rank that compiles nothing has the same graphs. A call that returns the rank, and
-that Dynamo replaces with its result, has no guard. So the program must not contain such a call: its
-own files are searched for the word, and all other code that Dynamo traced for the name. Otherwise
-every rank is traced.
+guards pass, so a rank that compiles nothing has the same graph. With several graphs, or symbolic
+sizes, a rank could use a different one of them, so every rank is traced.
+
+A call that returns the rank, and that Dynamo replaces with its result, has no guard. So the program
+must not contain such a call: its own files, and the names in all other code that Dynamo traced, are
+searched for words such as ``rank``. If there is one, every rank is traced.
 """
 
 from __future__ import annotations
@@ -21,15 +23,9 @@ from typing import Any
 from ...core.shared.contract import events, run_names
 from ..record import graph_recorder, journal, process_start
 
-_RANK_NAMES = frozenset(
-    (
-        *("get_rank", "get_node_local_rank", "get_group_rank", "get_global_rank", "get_local_rank"),
-        *("get_coordinate", "_coordinate_on_dim", "rank", "local_rank", "getenv", "environ"),
-    )
-)
-"""Names of functions and attributes that return the rank; ``environ`` and ``getenv`` read RANK."""
 _OWN_FOLDER = os.path.join(journal.RUN_DIR, run_names.AGENT_FOLDER)
-_RANK_WORDS = re.compile(rb"rank|coordinate|environ|getenv", re.IGNORECASE)
+_RANK_WORDS = re.compile(r"rank|coordinate|environ|getenv", re.IGNORECASE)
+"""Parts of the names of what returns the rank; ``environ`` and ``getenv`` read RANK."""
 
 
 def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
@@ -38,7 +34,7 @@ def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
     ``run_rank`` joins the group as the rank of the environment, builds the model and calls it. It
     runs in a fork, which journals nothing.
     """
-    if not graph_recorder.traced_code or _reads_rank():
+    if graph_recorder.entered != 1 or graph_recorder.has_symbolic_sizes or _reads_rank():
         return set()
     reading, writing = os.pipe()
     try:
@@ -48,14 +44,16 @@ def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
         os.close(writing)
         return set()
     if child == 0:
-        os.close(reading)
-        process_start.end_with_parent()
-        journal.stop()
-        graph_recorder.refuses_graphs = True
-        for rank in range(1, count):
-            if _compiles_nothing(rank, run_rank):
-                os.write(writing, bytes([rank % 256, rank // 256]))
-        os._exit(0)
+        try:
+            os.close(reading)
+            process_start.end_with_parent()
+            journal.stop()
+            graph_recorder.refuses_graphs = True
+            for rank in range(1, count):
+                if _compiles_nothing(rank, run_rank):
+                    os.write(writing, bytes([rank % 256, rank // 256]))
+        finally:
+            os._exit(0)
     os.close(writing)
     try:
         with os.fdopen(reading, "rb") as pipe:
@@ -71,11 +69,14 @@ def find_same_ranks(count: int, run_rank: Callable[[], None]) -> set[int]:
 
 
 def _compiles_nothing(rank: int, run_rank: Callable[[], None]) -> bool:
-    import torch.distributed as dist
-    from torch.distributed.tensor import debug
-
     os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
     try:
+        import torch._dynamo.config
+        import torch.distributed as dist
+        from torch.distributed.tensor import debug
+
+        # at the limit, Dynamo would run the rank in eager without a compile
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
         dist.destroy_process_group()
         # its entries have the mesh of the rank before, which is equal but a different object
         clear: Any = debug._clear_sharding_prop_cache
@@ -89,16 +90,17 @@ def _compiles_nothing(rank: int, run_rank: Callable[[], None]) -> bool:
 
 def _reads_rank() -> bool:
     """Return whether the program may use its rank in a way for which Dynamo has no guard."""
-    return any(_RANK_NAMES.intersection(code.co_names) for code in graph_recorder.traced_code) or (
-        any(_has_rank_word(path) for path in _own_files())
+    names = (
+        name for code in graph_recorder.traced_code for name in (*code.co_names, *code.co_freevars)
     )
+    return any(map(_RANK_WORDS.search, names)) or any(map(_has_rank_word, _own_files()))
 
 
 def _own_files() -> Iterable[str]:
     """Yield the files of the loaded modules that are not in a library."""
-    libraries = tuple(
-        os.path.join(path, "") for path in {*sysconfig.get_paths().values(), _OWN_FOLDER}
-    )
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    libraries = tuple(os.path.join(folder, "") for folder in (*folders, _OWN_FOLDER))
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and not (
@@ -111,7 +113,7 @@ def _own_files() -> Iterable[str]:
 
 def _has_rank_word(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return _RANK_WORDS.search(file.read()) is not None
     except OSError:
         return True

@@ -108,7 +108,9 @@ def _find(
         machine = find_conditions.machine_of(facts, find_conditions.other_compilers())
         if machine is None:
             raise BadInput(f"{case.python} does not say which CPU this machine has")
-        program = find_conditions.Program(opened.program, case.python, opened.signature, limits)
+        program = find_conditions.Program(
+            opened.program, case.python, opened.signature, limits, opened.failure_rate
+        )
         finder = find_conditions.ConditionFinder(
             program,
             machine,
@@ -146,7 +148,7 @@ def _print(document: ConditionsDocument) -> None:
         lacks = f": it needs {document['unmet']}" if document["unmet"] else ""
         out.RESULTS.print_line(f"cannot tell: the failure does not occur here{lacks}")
         return
-    rows = [("; ".join(row["changed"]), _SAYS[row["answer"]]) for row in found["tried"]]
+    rows = [(_changed(row["changed"]), _SAYS[row["answer"]]) for row in found["tried"]]
     out.RESULTS.print_table(("changed", "result"), rows)
     out.RESULTS.print_line((found["sentence"], "bold"))
     if found["lines"]:

@@ -12,6 +12,7 @@ from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
+    from reprokit.cli.documents.study_documents import ReplayedPlace
     from reprokit.host.minimize.rerun_repro import ReplayResult
 
 WORST = ("same", "unresolved", "other", "passes")
@@ -44,7 +45,7 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
     multiple=True,
     metavar="PLACE",
     help=(
-        "Where to run it, joined by +: here, isolated (no network, no home), cores=1, cpu=none,"
+        "Where to run it, joined by +: here, isolated (no network), cores=1, cpu=none,"
         " cpu=avx2, memory=8G, root=FOLDER, python=PATH. Can be repeated."
     ),
 )
@@ -116,7 +117,7 @@ def replay(
                 )
             if results[-1].is_interrupted:
                 break
-    rows = [
+    rows: list[ReplayedPlace] = [
         {
             "place": place.name,
             "python": interpreter,
@@ -141,6 +142,11 @@ def replay(
         "schema": 1,
         "signature": signature_keys(opened.signature),
         "answer": worst.answer,
+        "hits": sum(done.hits for done in results),
+        "runs": sum(len(done.runs) for done in results),
+        "unmet": next((done.unmet for done in results if done.unmet), ""),
+        "python": interpreters[0],
+        "details": [run for row in rows for run in row["details"]],
         "places": rows,
     }
     if as_json:

@@ -253,6 +253,11 @@ class ReplayDocument(SchemaVersion):
 
     signature: SignatureKeys
     answer: Annotated[Answer, msgspec.Meta(description="the worst of all places")]
+    hits: int
+    runs: int
+    unmet: str
+    python: Annotated[PathText, msgspec.Meta(description="that of the first place")]
+    details: list[ReplayedRun]
     places: list[ReplayedPlace]
 
 

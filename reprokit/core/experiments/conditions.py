@@ -70,11 +70,12 @@ class Machine:
 
 _NO_VECTORS = Change("none", ("torch._inductor.config.cpp.simdlen = 0",))
 _AVX2 = Change("AVX2", ("torch._inductor.config.cpp.simdlen = 256",))
+DYNAMIC_SHAPES = "dynamic shapes"
 LIKELY = ("default dtype", "random seed")
 """The conditions that change the values of inputs. They are asked before the others."""
 INSTRUCTIONS = "vector instructions"
-OF_ATEN = "vector instructions of ATen"
-OF_ENVIRONMENT = (
+OF_ATEN = "vector instructions of ATen and Inductor"
+_OF_ENVIRONMENT = (
     Condition("hash seed", "random", (Change("1", variables={"PYTHONHASHSEED": "1"}),)),
     Condition(
         "compile workers",
@@ -86,18 +87,13 @@ OF_ENVIRONMENT = (
         "as the allocator leaves it",
         (Change("filled", variables={"MALLOC_PERTURB_": "165"}),),
     ),
-    Condition(
-        OF_ATEN, "the widest ones", (Change("none", variables={"ATEN_CPU_CAPABILITY": "default"}),)
-    ),
 )
-"""The conditions that only a fresh process can change."""
 CHANGED_VARIABLES = {
-    name: value
-    for condition in OF_ENVIRONMENT
-    for name, value in condition.changes[0].variables.items()
+    **{k: v for c in _OF_ENVIRONMENT for k, v in c.changes[0].variables.items()},
+    "ATEN_CPU_CAPABILITY": "default",
 }
-"""The variables with which one run of a proof runs: a failure that it shows needs none of
-``OF_ENVIRONMENT``.
+"""The variables with which one run of a proof runs: a failure that it shows needs none of the
+conditions of :func:`conditions_of_environment`.
 """
 _CAPABILITY = "torch.backends.cpu.get_cpu_capability()"
 
@@ -113,10 +109,7 @@ def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
                 INSTRUCTIONS,
                 name,
                 (_NO_VECTORS, *([_AVX2] * is_wide)),
-                checks={
-                    f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': name,
-                    f'{_CAPABILITY} == "DEFAULT"': "vector instructions",
-                },
+                checks=_checks(machine),
             )
         )
     many, one = f"{machine.threads} threads", "1 thread"
@@ -149,14 +142,9 @@ def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
                 checks={"len(__import__('os').sched_getaffinity(0)) < 2": "two CPUs"},
             )
         )
-    if "manual_seed" not in text:
-        found.append(
-            Condition(
-                "random seed",
-                "the default seed",
-                (Change("seed 1", ("torch.manual_seed(1)",)),),
-            )
-        )
+    found.append(
+        Condition("random seed", "the default seed", (Change("seed 1", ("torch.manual_seed(1)",)),))
+    )
     found += [
         _setting("default dtype", "float32", "float64", "torch.set_default_dtype(torch.float64)"),
         _setting("denormal numbers", "kept", "flushed to zero", "torch.set_flush_denormal(True)"),
@@ -174,7 +162,7 @@ def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
             "torch._inductor.config.force_disable_caches = False",
         ),
         _setting(
-            "dynamic shapes",
+            DYNAMIC_SHAPES,
             "static first",
             "dynamic from the start",
             "torch._dynamo.config.assume_static_by_default = False",
@@ -186,7 +174,36 @@ def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
         )
         for path in machine.cpp_compilers
     ]
-    return tuple(found)
+    return tuple(c for c in found if not _is_set_by(text, c))
+
+
+def _is_set_by(text: str, condition: Condition) -> bool:
+    """Return whether the program sets the condition itself, so that lines before do not matter."""
+    if condition.name == DYNAMIC_SHAPES and "dynamic=" in text:
+        return True
+    setter = condition.changes[0].lines[-1].partition("(")[0].partition(" =")[0]
+    return setter in text
+
+
+def conditions_of_environment(machine: Machine) -> tuple[Condition, ...]:
+    """Return the conditions that only a fresh process can change."""
+    if machine.capability == "DEFAULT":
+        return _OF_ENVIRONMENT
+    levels = ("default", *(["avx2"] * machine.capability.startswith("AVX512")))
+    changes = tuple(
+        Change({"default": "none"}.get(level, level), variables={"ATEN_CPU_CAPABILITY": level})
+        for level in levels
+    )
+    name = machine.capability.replace("AVX512", "AVX-512")
+    return (*_OF_ENVIRONMENT, Condition(OF_ATEN, name, changes, checks=_checks(machine)))
+
+
+def _checks(machine: Machine) -> dict[str, str]:
+    name = machine.capability.replace("AVX512", "AVX-512")
+    return {
+        f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': name,
+        f'{_CAPABILITY} == "DEFAULT"': "vector instructions",
+    }
 
 
 def _setting(name: str, value: str, changed: str, line: str, sets: str = "") -> Condition:
@@ -194,7 +211,7 @@ def _setting(name: str, value: str, changed: str, line: str, sets: str = "") -> 
 
 
 def with_lines(text: str, lines: Sequence[str]) -> str:
-    """Return a program with more lines after its first imports.
+    """Return a program with more lines after its last import of torch.
 
     Raises ValueError for a text that is no program.
     """
@@ -204,14 +221,18 @@ def with_lines(text: str, lines: Sequence[str]) -> str:
         body = ast.parse(text).body
     except (SyntaxError, RecursionError) as problem:
         raise ValueError(f"not a program: {problem}") from problem
-    last = 0
+    last, is_bound = 0, False
     for node in body:
-        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if not isinstance(node, (ast.Import, ast.ImportFrom)) and not is_docstring:
-            break
-        last = node.end_lineno or 0
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        names = [alias.asname or alias.name for alias in node.names]
+        origin = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+        if any(name.partition(".")[0] == "torch" for name in origin):
+            last = node.end_lineno or 0
+            is_bound |= isinstance(node, ast.Import) and any(n.startswith("torch") for n in names)
     rows = text.splitlines()
-    modules = [
+    modules = [] if is_bound else ["import torch"]
+    modules += [
         f"import {module}"
         for module in ("torch._inductor.config", "torch._dynamo.config")
         if any(f"{module}." in line for line in lines) and f"import {module}" not in text
@@ -225,7 +246,7 @@ def lines_of(changed: Collection[Condition]) -> list[str]:
 
 
 def variables_of(changed: Collection[Condition]) -> dict[str, str]:
-    """Return the environment variables that change these conditions of ``OF_ENVIRONMENT``."""
+    """Return the environment variables that change these conditions."""
     return {k: v for condition in changed for k, v in condition.changes[0].variables.items()}
 
 
@@ -321,6 +342,9 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
         kept = likely if likely and holds(likely) else list(conditions)
         kept = subsets.ddmin(kept, holds)
     alone = {c.name: ask((c,)) for c in kept}
+    either = _either(
+        conditions, [c for c in kept if alone[c.name] == same_failure.SAME], alone, ask
+    )
     of_kept = {
         name: tuple((c.name, c.value) for c in kept if alone[c.name] == name)
         for name in same_failure.ANSWERS
@@ -328,11 +352,30 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
     is_known = {same_failure.SAME, same_failure.PASSES}
     return Conditions(
         needed=of_kept[same_failure.PASSES],
-        together=of_kept[same_failure.SAME],
-        irrelevant=tuple(c.name for c in conditions if c not in kept),
+        together=tuple((c.name, c.value) for c in either),
+        irrelevant=tuple(c.name for c in conditions if c not in kept and c not in either),
         unknown=tuple(c.name for c in kept if alone[c.name] not in is_known),
         tried=tuple(tried),
     )
+
+
+def _either(
+    conditions: Sequence[Condition],
+    replaceable: Sequence[Condition],
+    alone: Mapping[str, str],
+    ask: Answer,
+) -> list[Condition]:
+    """Return the smallest set of conditions that stops the failure only if all of them change.
+
+    ``replaceable`` are conditions of the smallest sufficient set that may change alone, because
+    others replace them; ``alone`` has the answers for that set.
+    """
+    free = [c for c in conditions if alone.get(c.name, same_failure.SAME) == same_failure.SAME]
+
+    def stops(changed: list[Condition]) -> bool:
+        return ask(tuple(c for c in free if c in changed)) == same_failure.PASSES
+
+    return subsets.ddmin(free, stops) if replaceable and stops(free) else []
 
 
 def program_lines(conditions: Sequence[Condition], found: Conditions, answer: Answer) -> list[str]:
@@ -340,7 +383,7 @@ def program_lines(conditions: Sequence[Condition], found: Conditions, answer: An
     has it.
     """
     lines: list[str] = []
-    needed = {INSTRUCTIONS if name == OF_ATEN else name for name, _ in found.needed}
+    needed = {name for name, _ in found.needed}
     for condition in (c for c in conditions if c.name in needed):
         lines += condition.sets
         if condition.checks:

@@ -1,5 +1,5 @@
 """Places in which a repro is tried: fewer CPUs, no AVX-512, less memory, a namespace without a
-network and a home, another root folder, another interpreter.
+network, a different root folder or interpreter.
 
 A place is a list of words joined by ``+``, such as ``cores=1+cpu=none``.
 """
@@ -7,6 +7,7 @@ A place is a list of words joined by ``+``, such as ``cores=1+cpu=none``.
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,27 +31,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 """The program that sets the limits and then becomes the program of the repro."""
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount", "--net", "--uts", "--ipc")
 """What enters new namespaces, without a network."""
-_CHANGE_ROOT = """
-set -e
-root=$1; shift
-shared=
-while [ "$1" != -- ]; do shared="$shared $1"; shift; done
-shift
-new=$(mktemp -d); mount -t tmpfs tmpfs "$new"
-for entry in "$root"/* ; do
-    name=${entry##*/}; used=
-    for folder in $shared; do [ "/$name" = "/$(echo "$folder" | cut -d/ -f2)" ] && used=1; done
-    [ -n "$used" ] && continue
-    if [ -L "$entry" ]; then cp -P "$entry" "$new/$name"
-    elif [ -d "$entry" ]; then mkdir "$new/$name"; mount --rbind "$entry" "$new/$name"; fi
-done
-mkdir -p "$new/tmp"
-for folder in $shared; do mkdir -p "$new$folder"; mount --rbind "$folder" "$new$folder"; done
-here=$PWD
-exec chroot "$new" sh -c 'cd "$0"; exec "$@"' "$here" "$@"
-"""
-"""Builds a root folder in memory from the entries of another one, so that nothing is written there.
-"""
 
 
 @dataclass(frozen=True)
@@ -77,19 +57,21 @@ class Place:
             else ()
         )
 
-    def command(self, python: str, shared_folders: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def command(
+        self, python: str, new_root: str = "", shared_folders: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
         """Return the words before the file of a repro: the interpreter, and what enters the place.
 
-        ``shared_folders`` are visible below the root of the place too; they replace the entries of
-        the root with the same first name.
+        ``new_root`` is a folder on which the root of the place is mounted. ``shared_folders`` are
+        visible there too; they replace the entries of the root with the same first name.
         """
         words: tuple[str, ...] = (python,)
         if self.cores or self.memory:
             limits = json.dumps({"cores": self.cores, "memory": self.memory})
             words = (python, "-I", "-c", _ENTER, limits, *words)
         if self.root:
-            enter = ("sh", "-c", _CHANGE_ROOT, "sh", self.root, *shared_folders, "--")
-            return (*NAMESPACES, *enter, *words)
+            script = _enter_root(self.root, new_root, shared_folders)
+            return (*NAMESPACES, "sh", "-c", script, "sh", *words)
         return (*NAMESPACES, *words) if self.is_isolated else words
 
 
@@ -103,9 +85,11 @@ def parse_place(text: str) -> Place:
         if word == ISOLATED:
             fields["is_isolated"] = True
             fields["variables"] = {**fields.get("variables", {}), "HOME": "/nonexistent"}
-        elif name == "cores" and value.isdigit() and int(value) > 0:
+        elif name == "cores" and value.isdecimal() and int(value) > 0:
             fields["cores"] = int(value)
-        elif name == "memory" and value[:-1].isdigit() and value[-1:] in _UNITS:
+        elif (
+            name == "memory" and value[:-1].isdecimal() and value[-1:] in _UNITS and int(value[:-1])
+        ):
             fields["memory"] = int(value[:-1]) * _UNITS[value[-1]]
         elif name == "cpu" and value in CPU_LEVELS:
             variables = {"ATEN_CPU_CAPABILITY": CPU_LEVELS[value]}
@@ -115,5 +99,36 @@ def parse_place(text: str) -> Place:
         elif (name == "python" and value) or (not sign and "/" in word):
             fields["python"] = value or word
         else:
-            raise BadInput(f"--in {text!r}: {word!r} is no place; places are: {_EXAMPLES}")
+            raise BadInput(f"--in {text!r}: {word!r} is not a place; the places are: {_EXAMPLES}")
     return Place(text, **fields)
+
+
+def _enter_root(root: str, new_root: str, shared_folders: tuple[str, ...]) -> str:
+    """Return a shell script that runs its arguments below a root folder in memory.
+
+    It has the entries of ``root``, so that nothing is written there.
+    """
+    old, new = shlex.quote(root), shlex.quote(new_root)
+    taken = "|".join(shlex.quote(folder.split("/")[1]) for folder in shared_folders)
+    shared = [
+        f"mkdir -p {new}{shlex.quote(folder)}; mount --rbind {shlex.quote(folder)}"
+        f" {new}{shlex.quote(folder)}"
+        for folder in shared_folders
+    ]
+    return "\n".join(
+        [
+            "set -e",
+            "here=$PWD",
+            f"mkdir -p {new}; mount -t tmpfs tmpfs {new}",
+            f"for entry in {old}/*; do",
+            "    name=${entry##*/}",
+            f'    case "$name" in {taken}) continue;; esac',
+            f'    if [ -L "$entry" ]; then cp -P "$entry" {new}/"$name"',
+            f'    elif [ -d "$entry" ]; then mkdir {new}/"$name";'
+            f' mount --rbind "$entry" {new}/"$name"; fi',
+            "done",
+            f"mkdir -p {new}/tmp",  # noqa: S108
+            *shared,
+            f'exec chroot {new} sh -c \'cd "$0"; exec "$@"\' "$here" "$@"',
+        ]
+    )

@@ -48,7 +48,7 @@ def _has_same_strings(tree: ast.Module, new: str) -> bool:
 
     def strings(module: ast.Module) -> list[str]:
         nodes = (n for n in ast.walk(module) if isinstance(n, ast.Constant))
-        return [n.value for n in nodes if isinstance(n.value, str)]
+        return sorted(repr(n.value) for n in nodes if isinstance(n.value, (str, bytes)))
 
     try:
         return strings(tree) == strings(ast.parse(new))

@@ -116,8 +116,10 @@ class Comparison:
 
     @property
     def is_nondeterministic(self) -> bool:
-        """Whether a wrong result of compiled code is different in a second compiled run."""
-        return bool({d.name for d in self.wrong}.intersection(self.changing))
+        """Whether a wrong result of compiled code is different in a second compiled run, and the
+        same in two eager runs.
+        """
+        return self.has_again and bool({d.name for d in self.wrong}.intersection(self.changing))
 
     @property
     def suspects(self) -> tuple[Difference, ...]:

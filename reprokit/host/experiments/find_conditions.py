@@ -65,9 +65,10 @@ class ConditionFinder:
         self._program, self._server, self._folder, self._show = program, server, folder, show
         self._status = OperationStatus("looking for the conditions of the failure")
         self._limits = dataclasses.replace(program.limits, stop=None, alone={})
-        self._all = conditions.conditions_of(machine, program.text)
+        self._of_program = conditions.conditions_of(machine, program.text)
+        self._of_process = conditions.conditions_of_environment(machine)
         self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
-        self._budget_cpu_s = max(budget_cpu_s, MIN_BUDGET_CPU_S)
+        self._budget_cpu_s = budget_cpu_s
         self._is_cold = False
 
     @property
@@ -76,8 +77,12 @@ class ConditionFinder:
         return self._fresh_cpu_s + self._server.cpu_s - self._server_cpu_s
 
     def run_unchanged(self) -> CandidateResult:
-        """Run the program as it is, in a fresh process."""
-        return self._run_fresh(self._program.text, {})
+        """Run the program as it is in fresh processes, until one shows the failure."""
+        for _ in range(same_failure.repeats_for(self._program.rate)):
+            judged = self._run_fresh(self._program.text, {})
+            if judged.answer == same_failure.SAME:
+                break
+        return judged
 
     def find(self, changed: str = "", every_value: bool = False) -> Conditions:
         """Return what the program needs.
@@ -85,20 +90,22 @@ class ConditionFinder:
         ``changed`` is the answer of a run with ``CHANGED_VARIABLES``, where there was one. With
         ``every_value``, each value of each condition is also tried alone.
         """
-        of_program = self._search(self._all, self._answer_with_lines)
-        known = conditions.OF_ENVIRONMENT
+        of_program = self._search(self._of_program, self._answer_with_lines)
 
         def answer(some: tuple[Condition, ...]) -> str:
-            if changed and len(some) == len(known):
+            if changed and len(some) == len(self._of_process):
                 return changed
             return self._answer_with_variables(some)
 
-        of_process = self._search(known, answer)
+        of_process = self._search(self._of_process, answer)
         lines: list[str] = []
         found = conditions.merged(of_program, of_process)
         if found.needed:
             try:
-                lines = conditions.program_lines(self._all, found, self._answer_with_lines)
+                lines = conditions.program_lines(self._of_program, found, self._answer_with_lines)
+                lines += conditions.program_lines(
+                    self._of_process, found, self._answer_with_variables
+                )
             except (_Spent, ServerLost) as problem:
                 host_log.log_ignored(problem)
         more = self._every_value() if every_value else ()
@@ -116,14 +123,16 @@ class ConditionFinder:
     def _every_value(self) -> tuple[conditions.Tried, ...]:
         tried = []
         try:
-            for condition in self._all:
+            for condition in self._of_program:
                 for change in condition.changes:
                     one = dataclasses.replace(condition, changes=(change,))
                     name = f"{condition.name}: {change.value}"
                     tried.append(conditions.Tried((name,), self._answer_with_lines((one,))))
-            for condition in conditions.OF_ENVIRONMENT:
-                name = f"{condition.name}: {condition.changes[0].value}"
-                tried.append(conditions.Tried((name,), self._answer_with_variables((condition,))))
+            for condition in self._of_process:
+                for change in condition.changes:
+                    one = dataclasses.replace(condition, changes=(change,))
+                    name = f"{condition.name}: {change.value}"
+                    tried.append(conditions.Tried((name,), self._answer_with_variables((one,))))
         except (_Spent, ServerLost) as problem:
             host_log.log_ignored(problem)
         return tuple(tried)

@@ -138,6 +138,8 @@ class AblationRunner:
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in UNCOMPILED_ROLES]
         if variant is EAGER or self._plain.verdict.kind != "ok":
             return self._plain
+        for path in (self._server.folder / RESULTS_FOLDER).rglob("repeated.pt"):
+            deletion.delete_path(path, inside=self._server.folder)  # of an earlier variant
         compiled = self._run("compiled", variant.overrides)
         if compiled.answer == same_failure.OTHER and is_repeated(self._wanted, compiled.seen):
             return self._run("repeated", variant.overrides)

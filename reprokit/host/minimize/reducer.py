@@ -77,7 +77,7 @@ class Reducer:
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
         self.began, self.ends = time.monotonic(), float("inf")
-        """Monotonic times: its begin, and the end of its budget."""
+        """Monotonic times: its start, and the end of its budget."""
         oracle.on_same = self.keep_best
 
     def keep_best(self, text: str) -> None:
@@ -364,7 +364,7 @@ class Reducer:
             if text == before:
                 return text
             if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
-                self._note(f"a round of {asked} candidates saved {saved} lines, the last round")
+                self._note(f"a round of {asked} candidates saved {saved} lines, so this loop ended")
                 return text
 
     def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:

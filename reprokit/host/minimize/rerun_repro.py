@@ -133,6 +133,8 @@ def replay_repro(
 def check_place(text: str) -> Place:
     """Return the place of ``--in``; raises BadInput if it is no place, or not on this machine."""
     place = places.parse_place(text)
+    if place.root:
+        place = dataclasses.replace(place, root=str(Path(place.root).resolve()))
     for tool in place.tools():
         if shutil.which(tool) is None:
             raise BadInput(f"--in {text} needs the program {tool}, which is not installed")
@@ -157,4 +159,5 @@ def place_command(place: Place, python: str, folder: Path) -> tuple[str, ...]:
     prefixes = run_for_output(
         [python, "-I", "-c", "import sys; print(sys.prefix, sys.base_prefix, sep='\\n')"], 60
     )
-    return place.command(python, (str(folder), *dict.fromkeys(prefixes.split())))
+    shared = (str(folder), *dict.fromkeys(prefixes.splitlines()))
+    return place.command(python, f"{folder}-root", shared)

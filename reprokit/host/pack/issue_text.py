@@ -57,9 +57,9 @@ class IssueFacts:
     ablation: dict[str, Any] = field(default_factory=dict)
     """``ablation.json``; empty if no ablation step ran."""
     depends_on: tuple[str, ...] = ()
+    """Sentences on the values that the failure of the repro depends on."""
     conditions: str = ""
     """What the failure needs of a machine and a process, and what it does not depend on."""
-    """Sentences on the values that the failure of the repro depends on."""
     traceback: str = ""
     """The traceback of the repro, as :mod:`python_traceback` shortens it; empty without one."""
     traces: tuple[str, ...] = ()

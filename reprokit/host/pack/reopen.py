@@ -79,10 +79,18 @@ class OpenedPack:
     @property
     def reduction_cpu_s(self) -> float:
         """CPU seconds of the reduction; 0 if they are not known."""
+        return self._of_reduction("cpu_s", 0.0)
+
+    @property
+    def failure_rate(self) -> float:
+        """The share of runs in which the failure shows; 1 if it is not known."""
+        return min(max(self._of_reduction("rate", 1.0), 0.0), 1.0)
+
+    def _of_reduction(self, name: str, otherwise: float) -> float:
         if run_names.MINIMIZE_FILE not in self.pack.files:
-            return 0.0
-        value = self.pack.read_json(run_names.MINIMIZE_FILE).get("cpu_s")
-        return float(value) if isinstance(value, (int, float)) else 0.0
+            return otherwise
+        value = self.pack.read_json(run_names.MINIMIZE_FILE).get(name)
+        return float(value) if isinstance(value, (int, float)) else otherwise
 
     def _text(self, name: str) -> str:
         return self.pack.files.get(name, b"").decode("utf-8", "replace")

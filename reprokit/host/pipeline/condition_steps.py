@@ -88,7 +88,7 @@ def study_conditions(state: State) -> State:
         machine,
         state.study.server_for(case),
         folder,
-        result.cpu_s,
+        max(result.cpu_s, find_conditions.MIN_BUDGET_CPU_S),
         state.callbacks.show_status or (lambda status: None),
     )
     with interrupts.allowed():

@@ -319,14 +319,14 @@ RAISE_RATE = Step(
     condition_steps.raise_rate,
     condition_steps.is_rare,
     may=_may_study,
-    why_not=NOT_STUDIED,
+    why_not="it was not done; capture the failure again",
 )
 FIND_CONDITIONS = Step(
     "conditions",
     condition_steps.study_conditions,
     condition_steps.can_study_conditions,
     may=_may_study,
-    why_not=NOT_STUDIED,
+    why_not="it was not done; reprokit conditions does it, with the pack",
 )
 PACK = Step("pack", write_pack)
 

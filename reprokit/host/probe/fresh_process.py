@@ -76,7 +76,8 @@ def run_in_fresh_process(
                 limits,
                 False,
                 None,
-                _variables("", folder, limits),
+                {**(variables or {}), **_variables("", folder, limits)},
+                command or (python,),
             )
 
         return judge_growth(run_size, text, wanted, limits)

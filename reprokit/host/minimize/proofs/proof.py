@@ -111,7 +111,7 @@ class ProofRuns:
         """
         if self.rate < 1.0:
             return max(self.limit, FLAKY_RUNS, self.min_plain)
-        return max(self.limit - (kind in OF_THE_COMPILER), 1)
+        return max(self.limit - (kind in OF_THE_COMPILER), 1, self.min_plain)
 
     def watched_runs(self) -> int:
         """Return the number of watched runs after which a program does not have the failure."""
