@@ -76,6 +76,8 @@ def test_what_a_program_sets_is_no_condition() -> None:
     names = {c.name for c in conditions.conditions_of(MACHINE, text)}
     gone = {"random seed", "OpenMP threads", "compiler caches", "dynamic shapes"}
     assert not names & gone and "fast math" in names
+    reads = "assert torch._inductor.config.cpp.simdlen == 0\n"
+    assert "vector instructions" in {c.name for c in conditions.conditions_of(MACHINE, reads)}
     assert "visible CPUs" not in {c.name for c in conditions.conditions_of(Machine(), "")}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -181,8 +182,11 @@ def _is_set_by(text: str, condition: Condition) -> bool:
     """Return whether the program sets the condition itself, so that lines before do not matter."""
     if condition.name == DYNAMIC_SHAPES and "dynamic=" in text:
         return True
-    setter = condition.changes[0].lines[-1].partition("(")[0].partition(" =")[0]
-    return setter in text
+    line = condition.changes[0].lines[-1]
+    name, _, _ = line.partition("(")
+    if name != line:
+        return f"{name}(" in text
+    return re.search(rf"{re.escape(line.partition(' =')[0])}\s*=(?!=)", text) is not None
 
 
 def conditions_of_environment(machine: Machine) -> tuple[Condition, ...]:
