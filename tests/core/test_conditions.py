@@ -7,18 +7,18 @@ import sys
 
 import pytest
 
-from reprokit.core.experiments import conditions, rates
-from reprokit.core.experiments.conditions import Condition, Machine
+from reprokit.core.experiments import condition_lines, failure_conditions, rates
+from reprokit.core.experiments.failure_conditions import Condition, Machine
 from reprokit.core.reduce import repeated
 
 MACHINE = Machine("AVX512", 4, 4)
 
 
-def _search(needs: list[set[str]], broken: str = "") -> tuple[conditions.Conditions, int]:
+def _search(needs: list[set[str]], broken: str = "") -> tuple[failure_conditions.Conditions, int]:
     """Search for the conditions of a failure that needs all of one of the sets; with ``broken``
     changed, the program fails in a different way.
     """
-    all_of_them = conditions.conditions_of(MACHINE, "import torch\n")
+    all_of_them = failure_conditions.conditions_of(MACHINE, "import torch\n")
     asked = 0
 
     def answer(changed: tuple[Condition, ...]) -> str:
@@ -29,14 +29,14 @@ def _search(needs: list[set[str]], broken: str = "") -> tuple[conditions.Conditi
             return "other"
         return "same" if any(not names & needed for needed in needs) else "passes"
 
-    return conditions.find_conditions(all_of_them, answer), asked
+    return failure_conditions.find_conditions(all_of_them, answer), asked
 
 
 def test_a_failure_that_needs_nothing_costs_one_run() -> None:
     found, asked = _search([set()])
     assert asked == 1
     assert (found.needed, found.together, found.unknown) == ((), (), ())
-    assert len(found.irrelevant) == len(conditions.conditions_of(MACHINE, "import torch\n"))
+    assert len(found.irrelevant) == len(failure_conditions.conditions_of(MACHINE, "import torch\n"))
     assert found.sentence.startswith("Does not depend on: vector instructions, OpenMP threads,")
 
 
@@ -73,68 +73,72 @@ def test_what_a_program_sets_is_no_condition() -> None:
         "torch.manual_seed(0)\ntorch.set_num_threads(3)\n"
         "torch._inductor.config.force_disable_caches = True\ntorch.compile(f, dynamic=True)\n"
     )
-    names = {c.name for c in conditions.conditions_of(MACHINE, text)}
+    names = {c.name for c in failure_conditions.conditions_of(MACHINE, text)}
     gone = {"random seed", "OpenMP threads", "compiler caches", "dynamic shapes"}
     assert not names & gone and "fast math" in names
     reads = "assert torch._inductor.config.cpp.simdlen == 0\n"
-    assert "vector instructions" in {c.name for c in conditions.conditions_of(MACHINE, reads)}
-    assert "visible CPUs" not in {c.name for c in conditions.conditions_of(Machine(), "")}
+    assert "vector instructions" in {
+        c.name for c in failure_conditions.conditions_of(MACHINE, reads)
+    }
+    assert "visible CPUs" not in {c.name for c in failure_conditions.conditions_of(Machine(), "")}
 
 
-@pytest.mark.parametrize("name", ["vector instructions", conditions.OF_ATEN])
+@pytest.mark.parametrize("name", ["vector instructions", failure_conditions.OF_ATEN])
 def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
     """Whether AVX-512 is needed, or any vector instruction, is asked with the smaller change."""
     all_of_them = (
-        *conditions.conditions_of(MACHINE, ""),
-        *conditions.conditions_of_environment(MACHINE),
+        *failure_conditions.conditions_of(MACHINE, ""),
+        *failure_conditions.conditions_of_environment(MACHINE),
     )
-    found = conditions.Conditions(needed=((name, "AVX-512"),))
+    found = failure_conditions.Conditions(needed=((name, "AVX-512"),))
     for answer, needs in (("passes", "AVX-512"), ("same", "vector instructions")):
-        lines = conditions.program_lines(all_of_them, found, lambda changed, a=answer: a)  # type: ignore[misc]
-        assert f"{conditions.UNMET_WORDS}{needs}" in lines[1]
+        lines = condition_lines.program_lines(all_of_them, found, lambda changed, a=answer: a)  # type: ignore[misc]
+        assert f"{condition_lines.UNMET_WORDS}{needs}" in lines[1]
 
 
 def test_threads_are_set_by_the_repro() -> None:
-    found = conditions.Conditions(needed=(("OpenMP threads", "4 threads"),))
-    lines = conditions.program_lines(conditions.conditions_of(MACHINE, ""), found, lambda c: "same")
+    found = failure_conditions.Conditions(needed=(("OpenMP threads", "4 threads"),))
+    lines = condition_lines.program_lines(
+        failure_conditions.conditions_of(MACHINE, ""), found, lambda c: "same"
+    )
     assert lines == ["torch.set_num_threads(4)"]
 
 
 def test_lines_come_after_the_imports() -> None:
     text = '"""Doc."""\nimport torch\nfrom torch import nn\n\n\ndef f():\n    pass\n'
-    rows = conditions.with_lines(text, ["torch._inductor.config.cpp.simdlen = 0"]).splitlines()
+    rows = condition_lines.with_lines(text, ["torch._inductor.config.cpp.simdlen = 0"]).splitlines()
     assert rows[2:5] == [
         "from torch import nn",
         "import torch._inductor.config",
         "torch._inductor.config.cpp.simdlen = 0",
     ]
-    assert conditions.with_lines(text, []) == text
+    assert condition_lines.with_lines(text, []) == text
     late = "import os\nos.environ['A'] = '1'\nfrom torch import nn\nx = 1\n"
-    assert conditions.with_lines(late, ["y = 2"]).splitlines()[2:5] == [
+    assert condition_lines.with_lines(late, ["y = 2"]).splitlines()[2:5] == [
         "from torch import nn",
         "import torch",
         "y = 2",
     ]
     with pytest.raises(ValueError, match="not a program"):
-        conditions.with_lines("def (", ["x = 1"])
+        condition_lines.with_lines("def (", ["x = 1"])
 
 
 def test_a_check_ends_the_program_with_its_own_status() -> None:
-    lines = conditions.check_lines("1 + 1 == 2", "AVX-512")
+    lines = condition_lines.check_lines("1 + 1 == 2", "AVX-512")
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == conditions.UNMET_STATUS
-    assert conditions.unmet_need(done.returncode, done.stderr) == "AVX-512"
-    assert conditions.unmet_need(1, done.stderr) == ""
-    assert conditions.unmet_need(conditions.UNMET_STATUS, "something else\n") == ""
+    assert done.returncode == condition_lines.UNMET_STATUS
+    assert condition_lines.unmet_need(done.returncode, done.stderr) == "AVX-512"
+    assert condition_lines.unmet_need(1, done.stderr) == ""
+    assert condition_lines.unmet_need(condition_lines.UNMET_STATUS, "something else\n") == ""
 
 
 def test_a_result_survives_json() -> None:
     found, _ = _search([{"fast math"}])
-    assert conditions.read_conditions(found.to_json()) == found
+    assert failure_conditions.read_conditions(found.to_json()) == found
     with pytest.raises(ValueError):
-        conditions.read_conditions({"needed": 3})
+        failure_conditions.read_conditions({"needed": 3})
 
 
 def test_an_interval_contains_the_rate_and_becomes_smaller() -> None:

@@ -35,7 +35,14 @@ _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of cases and places."""
     add_only_option(parser, list(CASES), "case")
-    parser.add_argument("--in", dest="places", nargs="+", default=list(PLACES), metavar="PLACE")
+    parser.add_argument(
+        "--in",
+        dest="places",
+        nargs="+",
+        default=list(PLACES),
+        metavar="PLACE",
+        help=f"the places of reprokit replay; default: {' '.join(PLACES)}",
+    )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -82,11 +82,8 @@ class Redactor:
         lowered = table.lower_text(draft.text)
         without_match: Rule | None = None
         for rule in self._rules:
-            if (
-                rule is not without_match
-                and (guesses or not rule.is_guess)
-                and (not rule.hints or any(hint in lowered for hint in rule.hints))
-            ):
+            may_match = rule is not without_match and (guesses or not rule.is_guess)
+            if may_match and (not rule.hints or any(hint in lowered for hint in rule.hints)):
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
                     for start, end, kind in rule.find_spans(draft.text, lowered)

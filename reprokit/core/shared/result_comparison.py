@@ -91,8 +91,6 @@ class Comparison:
     """The calls drew random numbers."""
     unsteady: tuple[str, ...] = ()
     """Leaves that differ between two eager runs, so that they cannot be compared."""
-    changing: tuple[str, ...] = ()
-    """Leaves that differ between two compiled runs."""
     has_again: bool = False
     """There was a second eager run."""
     has_reference: bool = False
@@ -105,6 +103,8 @@ class Comparison:
     """Calls that were not compared, because there were too many."""
     skipped_tensors: int = 0
     """Tensors that were not compared, because they were too large or not plain tensors."""
+    changing: tuple[str, ...] = ()
+    """Leaves that differ between two compiled runs."""
 
     @property
     def wrong(self) -> tuple[Difference, ...]:
@@ -184,12 +184,12 @@ def comparison_of_event(event: Compared) -> Comparison:
         event.tensors,
         event.is_random,
         tuple(event.unsteady),
-        tuple(event.changing),
         event.has_again,
         event.has_reference,
         tuple(event.ranks),
         event.skipped_calls,
         event.skipped_tensors,
+        tuple(event.changing),
     )
 
 

@@ -58,7 +58,7 @@ def compare_with_eager(
             return seen
         comparison, more = eager.comparison, {}
         if comparison.suspects and comparison.is_random:
-            more = {"REPROKIT_OVERRIDES": json.dumps(SAME_RANDOM_NUMBERS)}
+            more = {run_names.OVERRIDES_VARIABLE: json.dumps(SAME_RANDOM_NUMBERS)}
             comparison = run_role("compiled", **more).comparison or comparison
         for role in ("again", "float64"):
             if comparison.suspects:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments import conditions
-from reprokit.core.experiments.conditions import Condition, Conditions, Machine
+from reprokit.core.experiments import condition_lines, failure_conditions
+from reprokit.core.experiments.failure_conditions import Condition, Conditions, Machine
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
@@ -65,8 +65,8 @@ class ConditionFinder:
         self._program, self._server, self._folder, self._show = program, server, folder, show
         self._status = OperationStatus("looking for the conditions of the failure")
         self._limits = dataclasses.replace(program.limits, stop=None, alone={})
-        self._of_program = conditions.conditions_of(machine, program.text)
-        self._of_process = conditions.conditions_of_environment(machine)
+        self._of_program = failure_conditions.conditions_of(machine, program.text)
+        self._of_process = failure_conditions.conditions_of_environment(machine)
         self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
         self._budget_cpu_s = budget_cpu_s
         self._is_cold = False
@@ -99,11 +99,13 @@ class ConditionFinder:
 
         of_process = self._search(self._of_process, answer)
         lines: list[str] = []
-        found = conditions.merged(of_program, of_process)
+        found = failure_conditions.merged(of_program, of_process)
         if found.needed:
             try:
-                lines = conditions.program_lines(self._of_program, found, self._answer_with_lines)
-                lines += conditions.program_lines(
+                lines = condition_lines.program_lines(
+                    self._of_program, found, self._answer_with_lines
+                )
+                lines += condition_lines.program_lines(
                     self._of_process, found, self._answer_with_variables
                 )
             except (_Spent, ServerLost) as problem:
@@ -115,30 +117,32 @@ class ConditionFinder:
         self, some: tuple[Condition, ...], answer: Callable[[tuple[Condition, ...]], str]
     ) -> Conditions:
         try:
-            return conditions.find_conditions(some, answer)
+            return failure_conditions.find_conditions(some, answer)
         except (_Spent, ServerLost) as problem:
             host_log.log_ignored(problem)
             return Conditions(unknown=tuple(c.name for c in some))
 
-    def _every_value(self) -> tuple[conditions.Tried, ...]:
+    def _every_value(self) -> tuple[failure_conditions.Tried, ...]:
         tried = []
         try:
             for condition in self._of_program:
                 for change in condition.changes:
                     one = dataclasses.replace(condition, changes=(change,))
                     name = f"{condition.name}: {change.value}"
-                    tried.append(conditions.Tried((name,), self._answer_with_lines((one,))))
+                    tried.append(failure_conditions.Tried((name,), self._answer_with_lines((one,))))
             for condition in self._of_process:
                 for change in condition.changes:
                     one = dataclasses.replace(condition, changes=(change,))
                     name = f"{condition.name}: {change.value}"
-                    tried.append(conditions.Tried((name,), self._answer_with_variables((one,))))
+                    tried.append(
+                        failure_conditions.Tried((name,), self._answer_with_variables((one,)))
+                    )
         except (_Spent, ServerLost) as problem:
             host_log.log_ignored(problem)
         return tuple(tried)
 
     def _answer_with_lines(self, changed: tuple[Condition, ...]) -> str:
-        text = conditions.with_lines(self._program.text, conditions.lines_of(changed))
+        text = condition_lines.with_lines(self._program.text, condition_lines.lines_of(changed))
         self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
         answer = self._run(lambda: self._run_lines(text))
         if answer != same_failure.SAME and not self._is_cold and not self._fails_in_child():
@@ -165,7 +169,7 @@ class ConditionFinder:
 
     def _answer_with_variables(self, changed: tuple[Condition, ...]) -> str:
         self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
-        variables = conditions.variables_of(changed)
+        variables = condition_lines.variables_of(changed)
         return self._run(lambda: self._run_fresh(self._program.text, variables))
 
     def _run_fresh(self, text: str, variables: Mapping[str, str]) -> CandidateResult:

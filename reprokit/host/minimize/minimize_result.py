@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from reprokit.core.experiments.conditions import Conditions
+from reprokit.core.experiments.failure_conditions import Conditions
 from reprokit.core.judge import same_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.proofs import proof, proven

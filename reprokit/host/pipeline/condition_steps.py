@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from reprokit.core.experiments import conditions, rates
+from reprokit.core.experiments import condition_lines, rates
 from reprokit.core.reduce import repeated
 from reprokit.host.experiments import find_conditions
 from reprokit.host.minimize import cases, minimization
@@ -94,7 +94,7 @@ def study_conditions(state: State) -> State:
     with interrupts.allowed():
         found = finder.find(result.proof.changed)
         if found.lines:
-            text = conditions.with_lines(result.text, found.lines)
+            text = condition_lines.with_lines(result.text, found.lines)
             again = _prove(state, text, result.rate)
             if proven.why_unproven(text, again):
                 found = dataclasses.replace(found, lines=())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments import conditions
+from reprokit.core.experiments import condition_lines
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
@@ -231,7 +231,7 @@ def judge_candidate(
     stderr = files.read_tail(
         folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, MAX_STDERR_BYTES
     )
-    unmet = conditions.unmet_need(seen.exit_status, stderr)
+    unmet = condition_lines.unmet_need(seen.exit_status, stderr)
     return CandidateResult(
         same_failure.UNRESOLVED if unmet else answer,
         verdict,

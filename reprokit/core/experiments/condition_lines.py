@@ -1,0 +1,89 @@
+"""Lines of a program that change a condition, set its value, or check it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from reprokit.core.experiments.failure_conditions import Answer, Condition, Conditions
+from reprokit.core.judge import same_failure
+
+UNMET_STATUS = 77
+"""Exit status of a repro on a machine that cannot show the failure; automake's status of a test
+that is skipped.
+"""
+UNMET_WORDS = "cannot show the failure: it needs "
+"""The beginning of the line that such a repro writes to its standard error."""
+
+
+def with_lines(text: str, lines: Sequence[str]) -> str:
+    """Return a program with more lines after its last import of torch.
+
+    Raises ValueError for a text that is no program.
+    """
+    if not lines:
+        return text
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, RecursionError) as problem:
+        raise ValueError(f"not a program: {problem}") from problem
+    last, is_bound = 0, False
+    for node in body:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        names = [alias.asname or alias.name for alias in node.names]
+        origin = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+        if any(name.partition(".")[0] == "torch" for name in origin):
+            last = node.end_lineno or 0
+            is_bound |= isinstance(node, ast.Import) and any(n.startswith("torch") for n in names)
+    rows = text.splitlines()
+    modules = [] if is_bound else ["import torch"]
+    modules += [
+        f"import {module}"
+        for module in ("torch._inductor.config", "torch._dynamo.config")
+        if any(f"{module}." in line for line in lines) and f"import {module}" not in text
+    ]
+    return "\n".join([*rows[:last], *modules, *lines, *rows[last:]]) + "\n"
+
+
+def lines_of(changed: Collection[Condition]) -> list[str]:
+    """Return the lines that change these conditions."""
+    return [line for condition in changed for line in condition.changes[0].lines]
+
+
+def variables_of(changed: Collection[Condition]) -> dict[str, str]:
+    """Return the environment variables that change these conditions."""
+    return {k: v for condition in changed for k, v in condition.changes[0].variables.items()}
+
+
+def program_lines(conditions: Sequence[Condition], found: Conditions, answer: Answer) -> list[str]:
+    """Return the lines with which a repro sets what the failure needs, or checks that the machine
+    has it.
+    """
+    lines: list[str] = []
+    needed = {name for name, _ in found.needed}
+    for condition in (c for c in conditions if c.name in needed):
+        lines += condition.sets
+        if condition.checks:
+            smaller = (dataclasses.replace(condition, changes=(c,)) for c in condition.changes[1:])
+            fails_with_smaller = any(answer((one,)) == same_failure.SAME for one in smaller)
+            lines += check_lines(*list(condition.checks.items())[-1 if fails_with_smaller else 0])
+    return lines
+
+
+def check_lines(lacks: str, needs: str) -> list[str]:
+    """Return the lines with which a program ends on a machine that cannot show the failure."""
+    return [
+        f"if {lacks}:",
+        f'    print("{UNMET_WORDS}{needs}", file=__import__("sys").stderr)',
+        f"    raise SystemExit({UNMET_STATUS})",
+    ]
+
+
+def unmet_need(exit_status: int | None, stderr: str) -> str:
+    """Return what the machine lacks, of a repro that ended because of it; empty otherwise."""
+    if exit_status != UNMET_STATUS:
+        return ""
+    lines = [row for row in stderr.splitlines() if row.startswith(UNMET_WORDS)]
+    return lines[-1].removeprefix(UNMET_WORDS).strip() if lines else ""
