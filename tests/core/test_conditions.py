@@ -9,6 +9,9 @@ import pytest
 
 from reprokit.core.experiments import condition_lines, failure_conditions, rates
 from reprokit.core.experiments.failure_conditions import Condition, Machine
+from reprokit.core.judge.verdict import judge_run
+from reprokit.core.records import process_state
+from reprokit.core.records.observation import Observation
 from reprokit.core.reduce import repeated
 
 MACHINE = Machine("AVX512", 4, 4)
@@ -93,7 +96,7 @@ def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
     found = failure_conditions.Conditions(needed=((name, "AVX-512"),))
     for answer, needs in (("passes", "AVX-512"), ("same", "vector instructions")):
         lines = condition_lines.program_lines(all_of_them, found, lambda changed, a=answer: a)  # type: ignore[misc]
-        assert f"{condition_lines.UNMET_WORDS}{needs}" in lines[1]
+        assert f"{process_state.UNMET_WORDS}{needs}" in lines[1]
 
 
 def test_threads_are_set_by_the_repro() -> None:
@@ -128,10 +131,21 @@ def test_a_check_ends_the_program_with_its_own_status() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == condition_lines.UNMET_STATUS
-    assert condition_lines.unmet_need(done.returncode, done.stderr) == "AVX-512"
-    assert condition_lines.unmet_need(1, done.stderr) == ""
-    assert condition_lines.unmet_need(condition_lines.UNMET_STATUS, "something else\n") == ""
+    assert done.returncode == process_state.UNMET_STATUS
+    assert process_state.unmet_need(done.returncode, done.stderr) == "AVX-512"
+    assert process_state.unmet_need(1, done.stderr) == ""
+    assert process_state.unmet_need(process_state.UNMET_STATUS, "something else\n") == ""
+
+
+def test_a_capture_of_such_a_program_says_what_the_machine_lacks() -> None:
+    seen = Observation(
+        exit_status=process_state.UNMET_STATUS,
+        is_command=True,
+        stderr_tail=f"{process_state.UNMET_WORDS}AVX-512\n",
+    )
+    verdict = judge_run(seen)
+    assert verdict.kind == "unknown"
+    assert verdict.reason == "This machine cannot show the failure: it needs AVX-512."
 
 
 def test_a_result_survives_json() -> None:

@@ -73,8 +73,8 @@ def check(
       git bisect run reprokit check repro.py --same-as PACK --exit-zero-if good
       reprokit check candidate.py --same-as PACK --exit-zero-if bug
     """
-    from reprokit.core.experiments import condition_lines
     from reprokit.core.judge import same_failure
+    from reprokit.core.records import process_state
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
@@ -111,7 +111,7 @@ def check(
         out.RESULTS.print_json({**document, "unmet": done.unmet, "titles": titles})
     else:
         for run in done.runs:
-            unmet = f"this machine {condition_lines.UNMET_WORDS}{run.unmet}" if run.unmet else ""
+            unmet = f"this machine {process_state.UNMET_WORDS}{run.unmet}" if run.unmet else ""
             out.RESULTS.print_line(f"{run.answer}: {unmet or run.signature.title}")
     if done.is_interrupted:
         ctx.exit(130)

@@ -159,12 +159,12 @@ def replay(
 
 
 def _print_result(done: ReplayResult, where: str) -> None:
-    from reprokit.core.experiments import condition_lines
+    from reprokit.core.records import process_state
 
     for run in done.runs:
         out.RESULTS.print_line(f"{run.answer:<10} {run.signature.title}")
     words = "reproduced" if done.hits else "not reproduced"
     line = f"{words}: {done.hits} of {len(done.runs)} runs"
     if done.unmet:
-        line = f"cannot tell: this machine {condition_lines.UNMET_WORDS}{done.unmet}"
+        line = f"cannot tell: this machine {process_state.UNMET_WORDS}{done.unmet}"
     out.RESULTS.print_line((where + line, "bold"))

@@ -8,13 +8,7 @@ from collections.abc import Collection, Sequence
 
 from reprokit.core.experiments.failure_conditions import Answer, Condition, Conditions
 from reprokit.core.judge import same_failure
-
-UNMET_STATUS = 77
-"""Exit status of a repro on a machine that cannot show the failure; automake's status of a test
-that is skipped.
-"""
-UNMET_WORDS = "cannot show the failure: it needs "
-"""The beginning of the line that such a repro writes to its standard error."""
+from reprokit.core.records.process_state import UNMET_STATUS, UNMET_WORDS
 
 
 def with_lines(text: str, lines: Sequence[str]) -> str:
@@ -79,11 +73,3 @@ def check_lines(lacks: str, needs: str) -> list[str]:
         f'    print("{UNMET_WORDS}{needs}", file=__import__("sys").stderr)',
         f"    raise SystemExit({UNMET_STATUS})",
     ]
-
-
-def unmet_need(exit_status: int | None, stderr: str) -> str:
-    """Return what the machine lacks, of a repro that ended because of it; empty otherwise."""
-    if exit_status != UNMET_STATUS:
-        return ""
-    lines = [row for row in stderr.splitlines() if row.startswith(UNMET_WORDS)]
-    return lines[-1].removeprefix(UNMET_WORDS).strip() if lines else ""

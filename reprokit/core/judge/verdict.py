@@ -20,7 +20,7 @@ from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import describe_exit
+from reprokit.core.records.process_state import UNMET_WORDS, describe_exit, unmet_need
 
 
 def judge_run(seen: Observation) -> Verdict:
@@ -81,6 +81,8 @@ def _ended(seen: Observation) -> Verdict:
     )
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
+    if need := unmet_need(seen.exit_status, seen.stderr_tail):
+        why = f"this machine {UNMET_WORDS}{need}"
     return Verdict(
         "unknown",
         location.phase_of_open_events(seen),

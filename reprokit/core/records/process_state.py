@@ -17,6 +17,12 @@ PYTHON_MARK = "<python>"
 
 BUSY_SHARE = 0.6
 """A thread or process is busy if it wants more than this share of one CPU."""
+UNMET_STATUS = 77
+"""Exit status of a repro on a machine that cannot show the failure; automake's status of a test
+that is skipped.
+"""
+UNMET_WORDS = "cannot show the failure: it needs "
+"""The beginning of the line that such a repro writes to its standard error."""
 
 
 @dataclass(frozen=True)
@@ -216,3 +222,11 @@ def describe_exit(status: int | None) -> str:
         return f"killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"killed by signal {-status}"
+
+
+def unmet_need(exit_status: int | None, stderr: str) -> str:
+    """Return what the machine lacks, of a repro that ended because of it; empty otherwise."""
+    if exit_status != UNMET_STATUS:
+        return ""
+    lines = [row for row in stderr.splitlines() if row.startswith(UNMET_WORDS)]
+    return lines[-1].removeprefix(UNMET_WORDS).strip() if lines else ""

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from reprokit.core.experiments import bisection, condition_lines
+from reprokit.core.experiments import bisection
 from reprokit.core.experiments.bisection import BAD, GOOD, SKIP
 from reprokit.core.judge import same_failure
+from reprokit.core.records import process_state
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
@@ -185,7 +186,7 @@ def _title(done: rerun_repro.ReplayResult, python: str) -> str:
     if done.answer == same_failure.PASSES:
         return ""
     if done.unmet:
-        return f"{condition_lines.UNMET_WORDS}{done.unmet}"
+        return f"{process_state.UNMET_WORDS}{done.unmet}"
     if done.answer == same_failure.UNRESOLVED:
         try:
             torch_environments.imported_torch_version(python)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments import condition_lines
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
@@ -18,6 +17,7 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import stalls
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import unmet_need
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import sized_program
 from reprokit.core.shared.contract import run_names
@@ -231,7 +231,7 @@ def judge_candidate(
     stderr = files.read_tail(
         folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE, MAX_STDERR_BYTES
     )
-    unmet = condition_lines.unmet_need(seen.exit_status, stderr)
+    unmet = unmet_need(seen.exit_status, stderr)
     return CandidateResult(
         same_failure.UNRESOLVED if unmet else answer,
         verdict,
