@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Collection, Sequence
 
 from reprokit.core.experiments.failure_conditions import Answer, Condition, Conditions
@@ -60,7 +59,7 @@ def program_lines(conditions: Sequence[Condition], found: Conditions, answer: An
     for condition in (c for c in conditions if c.name in needed):
         lines += condition.sets
         if condition.checks:
-            smaller = (dataclasses.replace(condition, changes=(c,)) for c in condition.changes[1:])
+            _, *smaller = condition.each_change()
             fails_with_smaller = any(answer((one,)) == same_failure.SAME for one in smaller)
             lines += check_lines(*list(condition.checks.items())[-1 if fails_with_smaller else 0])
     return lines

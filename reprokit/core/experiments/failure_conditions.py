@@ -7,8 +7,9 @@ it looks for the smallest set of conditions that must not change, by delta debug
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,16 @@ class Condition:
     Two expressions: the first one holds if no changed value fails either.
     """
 
+    @property
+    def changed_to(self) -> str:
+        """The name and the value of the first change, as they are shown to the reader."""
+        return f"{self.name}: {self.changes[0].value}"
+
+    def each_change(self) -> Iterator[Condition]:
+        """Yield the condition with each of its changes alone."""
+        for change in self.changes:
+            yield dataclasses.replace(self, changes=(change,))
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -58,6 +69,11 @@ class Machine:
     """CPUs on which a process may run."""
     cpp_compilers: tuple[str, ...] = ()
     """Other C++ compilers than the default one."""
+
+    @property
+    def instructions(self) -> str:
+        """The vector instructions as their makers write them."""
+        return self.capability.replace("AVX512", "AVX-512")
 
 
 _NO_VECTORS = Change("none", ("torch._inductor.config.cpp.simdlen = 0",))
@@ -95,11 +111,10 @@ def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
     found = []
     if machine.capability != "DEFAULT":
         is_wide = machine.capability.startswith("AVX512")
-        name = machine.capability.replace("AVX512", "AVX-512")
         found.append(
             Condition(
                 INSTRUCTIONS,
-                name,
+                machine.instructions,
                 (_NO_VECTORS, *([_AVX2] * is_wide)),
                 checks=_checks(machine),
             )
@@ -189,14 +204,13 @@ def conditions_of_environment(machine: Machine) -> tuple[Condition, ...]:
         Change({"default": "none"}.get(level, level), variables={"ATEN_CPU_CAPABILITY": level})
         for level in levels
     )
-    name = machine.capability.replace("AVX512", "AVX-512")
-    return (*_OF_ENVIRONMENT, Condition(OF_ATEN, name, changes, checks=_checks(machine)))
+    instructions = Condition(OF_ATEN, machine.instructions, changes, checks=_checks(machine))
+    return (*_OF_ENVIRONMENT, instructions)
 
 
 def _checks(machine: Machine) -> dict[str, str]:
-    name = machine.capability.replace("AVX512", "AVX-512")
     return {
-        f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': name,
+        f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': machine.instructions,
         f'{_CAPABILITY} == "DEFAULT"': "vector instructions",
     }
 
@@ -205,7 +219,7 @@ def _setting(name: str, value: str, changed: str, line: str, sets: str = "") -> 
     return Condition(name, value, (Change(changed, (line,)),), (sets,) if sets else ())
 
 
-def merged(first: Conditions, second: Conditions, lines: Sequence[str] = ()) -> Conditions:
+def merged(first: Conditions, second: Conditions) -> Conditions:
     """Return the conditions of two searches over different conditions."""
     return Conditions(
         needed=first.needed + second.needed,
@@ -213,7 +227,6 @@ def merged(first: Conditions, second: Conditions, lines: Sequence[str] = ()) -> 
         irrelevant=first.irrelevant + second.irrelevant,
         unknown=first.unknown + second.unknown,
         tried=first.tried + second.tried,
-        lines=tuple(lines),
     )
 
 
@@ -282,7 +295,7 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
     known: dict[tuple[str, ...], str] = {}
 
     def ask(changed: tuple[Condition, ...]) -> str:
-        names = tuple(f"{c.name}: {c.changes[0].value}" for c in changed)
+        names = tuple(c.changed_to for c in changed)
         if names not in known:
             known[names] = answer(changed)
             tried.append(Tried(names, known[names]))

@@ -69,7 +69,13 @@ class ConditionFinder:
         self._of_process = failure_conditions.conditions_of_environment(machine)
         self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
         self._budget_cpu_s = budget_cpu_s
+        self._asked = (
+            (self._of_program, self._answer_with_lines),
+            (self._of_process, self._answer_with_variables),
+        )
         self._is_cold = False
+        self._fails_there: bool | None = None
+        """Whether the unchanged program fails in a forked child; None before it was asked."""
 
     @property
     def cpu_s(self) -> float:
@@ -102,12 +108,8 @@ class ConditionFinder:
         found = failure_conditions.merged(of_program, of_process)
         if found.needed:
             try:
-                lines = condition_lines.program_lines(
-                    self._of_program, found, self._answer_with_lines
-                )
-                lines += condition_lines.program_lines(
-                    self._of_process, found, self._answer_with_variables
-                )
+                for some, ask in self._asked:
+                    lines += condition_lines.program_lines(some, found, ask)
             except (_Spent, ServerLost) as problem:
                 host_log.log_ignored(problem)
         more = self._every_value() if every_value else ()
@@ -125,25 +127,16 @@ class ConditionFinder:
     def _every_value(self) -> tuple[failure_conditions.Tried, ...]:
         tried = []
         try:
-            for condition in self._of_program:
-                for change in condition.changes:
-                    one = dataclasses.replace(condition, changes=(change,))
-                    name = f"{condition.name}: {change.value}"
-                    tried.append(failure_conditions.Tried((name,), self._answer_with_lines((one,))))
-            for condition in self._of_process:
-                for change in condition.changes:
-                    one = dataclasses.replace(condition, changes=(change,))
-                    name = f"{condition.name}: {change.value}"
-                    tried.append(
-                        failure_conditions.Tried((name,), self._answer_with_variables((one,)))
-                    )
+            for some, ask in self._asked:
+                for one in (one for condition in some for one in condition.each_change()):
+                    tried.append(failure_conditions.Tried((one.changed_to,), ask((one,))))
         except (_Spent, ServerLost) as problem:
             host_log.log_ignored(problem)
         return tuple(tried)
 
     def _answer_with_lines(self, changed: tuple[Condition, ...]) -> str:
         text = condition_lines.with_lines(self._program.text, condition_lines.lines_of(changed))
-        self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
+        self._status.trying = ", ".join(c.changed_to for c in changed)
         answer = self._run(lambda: self._run_lines(text))
         if answer != same_failure.SAME and not self._is_cold and not self._fails_in_child():
             self._is_cold = True
@@ -152,14 +145,10 @@ class ConditionFinder:
 
     def _fails_in_child(self) -> bool:
         """Return whether the unchanged program fails in a forked child too."""
-        if not self._has_asked_child:
-            self._has_asked_child = True
-            self._fails_there = (
-                self._run(lambda: self._run_lines(self._program.text)) == same_failure.SAME
-            )
+        if self._fails_there is None:
+            answer = self._run(lambda: self._run_lines(self._program.text))
+            self._fails_there = answer == same_failure.SAME
         return self._fails_there
-
-    _has_asked_child = _fails_there = False
 
     def _run_lines(self, text: str) -> CandidateResult:
         program = self._program
@@ -168,7 +157,7 @@ class ConditionFinder:
         return run_in_forked_child(self._server, text, program.wanted, self._limits, program.python)
 
     def _answer_with_variables(self, changed: tuple[Condition, ...]) -> str:
-        self._status.trying = ", ".join(f"{c.name}: {c.changes[0].value}" for c in changed)
+        self._status.trying = ", ".join(c.changed_to for c in changed)
         variables = condition_lines.variables_of(changed)
         return self._run(lambda: self._run_fresh(self._program.text, variables))
 

@@ -27,10 +27,9 @@ from reprokit.core.shared.contract.events import KernelWritten
 from reprokit.host.probe.candidate import (
     CandidateResult,
     ProbeLimits,
-    candidate_request,
-    judge_candidate,
 )
 from reprokit.host.probe.client import ProbeServer, ServerLost
+from reprokit.host.probe.forked_child import run_in_forked_child
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts, process_tree
@@ -182,20 +181,10 @@ def _run_on_server(
     """
     for is_last in (False, True):
         try:
-            outcome, folder = server.run_program(text, limits)
+            return run_in_forked_child(server, text, NO_SIGNATURE, limits, python)
         except ServerLost:
             if is_last:
                 raise
-            continue
-        try:
-            return judge_candidate(
-                candidate_request(folder / run_names.REPRO_FILE, python, limits),
-                outcome,
-                folder,
-                NO_SIGNATURE,
-            )
-        finally:
-            deletion.delete_path(folder, inside=server.folder)
     raise AssertionError  # not reached
 
 

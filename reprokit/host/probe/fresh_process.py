@@ -109,7 +109,7 @@ def _run(
     is_eager: bool,
     file: Path | None,
     variables: dict[str, str],
-    words: Sequence[str] = (),
+    words: Sequence[str],
 ) -> CandidateResult:
     run_directory.make_folders(folder)
     cwd = None if file else folder  # a file that is run in place needs no other files
@@ -127,14 +127,11 @@ def _run(
     request = dataclasses.replace(
         request, stall_s=max(request.stall_s, MIN_STALL_S), cwd=cwd, variables=own
     )
-    if words:
-        target = Target("command", command=(*words, str(file)))
-        request = dataclasses.replace(request, target=target)
     if is_eager:
-        target = Target("command", command=(python, "-c", eager_program(text), str(file)))
-        request = dataclasses.replace(
-            request, target=target, variables={**own, **without_compile.VARIABLES}
-        )
+        words = (python, "-c", eager_program(text))
+        request = dataclasses.replace(request, variables={**own, **without_compile.VARIABLES})
+    target = Target("command", command=(*words, str(file)))
+    request = dataclasses.replace(request, target=target)
     try:
         compiler_cache.copy_cache(
             compiler_cache.kept_cache_folder(python), folder / run_names.CACHE_FOLDER
