@@ -127,12 +127,31 @@ def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
     assert [row["answer"] for row in again.json["places"]] == ["same", "same"], again.out
 
 
+@pytest.mark.slow
+@pytest.mark.triton
+def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(write: Any, tmp_path: Path) -> None:
+    """The command also tries each value alone, and a cache that a run before has filled."""
+    device = "inputs[0].device.type == 'cpu' or 'conditions-cache' in os.environ.get(CACHE, '')"
+    condition = device.replace("CACHE", "'TORCHINDUCTOR_CACHE_DIR'")
+    done = _captured(write, tmp_path, condition)
+    words = ("--in", "gpu=h100", "--in", "here", "--output-dir", tmp_path / "again")
+    found = reprokit("conditions", "--json", "--yes", done.json["pack"], *words)
+    assert found.status == 0, found.out + found.err
+    assert [row["answer"] for row in found.json["places"]] == ["passes", "same"]
+    tried = {tuple(row["changed"]): row["answer"] for row in found.json["conditions"]["tried"]}
+    assert tried["compiler cache: filled by a run before",] == "same"
+    assert tried["free memory: 4 GiB",] == "same" and not found.json["conditions"]["needed"]
+    assert not [*Path(found.json["run_dir"]).rglob("*-cache")]
+
+
 @pytest.mark.parametrize(
     ("word", "why"),
     [
         ("cores=0", "'cores=0' is not a place; the places are: here, isolated,"),
         ("moon", "'moon' is not a place"),
         ("root=/no/such", "/no/such is not a folder"),
+        ("gpu=moon", "no such GPU is known"),
+        ("gpu=h100", "a simulated GPU runs no kernels, so it cannot show the failure (ok)"),
     ],
 )
 def test_bad_places_get_one_line(word: str, why: str, tmp_path: Path) -> None:

@@ -293,6 +293,41 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
     assert "torch.erf(" in repro_of(done) and "os.environ" in repro_of(done)
 
 
+LUCKY = """
+import os
+import torch
+
+LUCK = os.urandom(1)[0]
+
+def picky(gm, inputs):
+    if LUCK < 128 or torch.get_num_threads() > 4:
+        raise RuntimeError("bad luck")
+    return gm.forward
+
+torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write: Any) -> None:
+    """Half of the processes fail, however often they compile, but all of them with five threads."""
+    script = write("lucky.py", LUCKY)
+    for _ in range(4):  # the first run may pass
+        done = capture(
+            *("--proofs", "3", "--output-dir", tmp_path / "out"),
+            *("--", sys.executable, script),
+            OMP_NUM_THREADS="2",
+        )
+        if done.kind == "exception":
+            break
+    minimized = done.json["minimized"]
+    threads = 2 * len(os.sched_getaffinity(0)) + 1
+    assert f"torch.set_num_threads({threads})" in repro_of(done), minimized
+    assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
+    assert any(f"it uses {threads} OpenMP threads" in note for note in minimized["notes"])
+
+
 @pytest.mark.slow
 def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     tmp_path: Path, write: Any

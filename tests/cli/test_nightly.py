@@ -25,7 +25,14 @@ from reprokit.host.nightly.suite import suite_file
 from reprokit.host.pack import reader
 from tests.support.browser import Browser
 from tests.support.environments import clean_environ
-from tests.support.nightly_results import add_night, cell_result, failing, healthy, new_ledger
+from tests.support.nightly_results import (
+    add_night,
+    bug_status,
+    cell_result,
+    failing,
+    healthy,
+    new_ledger,
+)
 from tests.support.processes import survivors_after_wait, wait_until
 from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
 
@@ -382,6 +389,38 @@ def test_a_history_is_rebuilt_from_folders(tmp_path: Path) -> None:
         assert run(output, tmp_path / "one.sqlite", [healthy()])[-1][1] == "open"
     with ledger_file.open_ledger(tmp_path / "one.sqlite") as store:
         assert store.fetch_all("SELECT count(*) AS n FROM night")[0]["n"] == 13
+
+
+LACKS = """
+import sys
+print("cannot show the failure: it needs AVX-512", file=sys.stderr)
+sys.exit(77)
+"""
+
+
+def test_a_machine_that_cannot_show_a_bug_does_not_fix_it(tmp_path: Path, write: Any) -> None:
+    """Runs that say what the machine lacks are unknown, and unknown runs fix nothing."""
+    suite = tmp_path / "suite.toml"
+    script = write("lacks.py", LACKS)
+    suite.write_text(
+        f"""[suite]\nname = "lacks"\nretries = 0\n[[targets]]\ncommand = ["{{python}}", "{script}"]"""
+    )
+    ledger = tmp_path / "ledger.sqlite"
+    done = reprokit(
+        "nightly", "run", suite, "--ledger", ledger, "--output-dir", tmp_path / "out", "--json"
+    )
+    (result,) = (json.loads(p.read_text()) for p in (tmp_path / "out").rglob("result.json"))
+    (lacking,) = result["attempts"]
+    assert lacking["verdict"]["kind"] == "unknown", done.out
+    assert "it needs AVX-512" in lacking["verdict"]["reason"]
+    with new_ledger(tmp_path / "other") as store:
+        add_night(store, t=cell_result(failing("lost")))
+        for _ in range(12):
+            add_night(store, t=cell_result(lacking))
+        assert bug_status(store, "lost") == "open"
+        for _ in range(12):
+            add_night(store, t=cell_result(healthy()))
+        assert bug_status(store, "lost") == "fixed"
 
 
 GARBAGE = """

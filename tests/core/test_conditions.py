@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from reprokit.core.experiments import condition_lines, failure_conditions, rates
-from reprokit.core.experiments.failure_conditions import Condition, Machine
+from reprokit.core.experiments import condition_lines, failure_conditions, known_conditions, rates
+from reprokit.core.experiments.failure_conditions import Condition
+from reprokit.core.experiments.known_conditions import Machine
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import process_state
 from reprokit.core.records.observation import Observation
@@ -21,7 +22,7 @@ def _search(needs: list[set[str]], broken: str = "") -> tuple[failure_conditions
     """Search for the conditions of a failure that needs all of one of the sets; with ``broken``
     changed, the program fails in a different way.
     """
-    all_of_them = failure_conditions.conditions_of(MACHINE, "import torch\n")
+    all_of_them = known_conditions.conditions_of(MACHINE, "import torch\n")
     asked = 0
 
     def answer(changed: tuple[Condition, ...]) -> str:
@@ -39,7 +40,7 @@ def test_a_failure_that_needs_nothing_costs_one_run() -> None:
     found, asked = _search([set()])
     assert asked == 1
     assert (found.needed, found.together, found.unknown) == ((), (), ())
-    assert len(found.irrelevant) == len(failure_conditions.conditions_of(MACHINE, "import torch\n"))
+    assert len(found.irrelevant) == len(known_conditions.conditions_of(MACHINE, "import torch\n"))
     assert found.sentence.startswith("Does not depend on: vector instructions, OpenMP threads,")
 
 
@@ -76,22 +77,20 @@ def test_what_a_program_sets_is_no_condition() -> None:
         "torch.manual_seed(0)\ntorch.set_num_threads(3)\n"
         "torch._inductor.config.force_disable_caches = True\ntorch.compile(f, dynamic=True)\n"
     )
-    names = {c.name for c in failure_conditions.conditions_of(MACHINE, text)}
+    names = {c.name for c in known_conditions.conditions_of(MACHINE, text)}
     gone = {"random seed", "OpenMP threads", "compiler caches", "dynamic shapes"}
     assert not names & gone and "fast math" in names
     reads = "assert torch._inductor.config.cpp.simdlen == 0\n"
-    assert "vector instructions" in {
-        c.name for c in failure_conditions.conditions_of(MACHINE, reads)
-    }
-    assert "visible CPUs" not in {c.name for c in failure_conditions.conditions_of(Machine(), "")}
+    assert "vector instructions" in {c.name for c in known_conditions.conditions_of(MACHINE, reads)}
+    assert "visible CPUs" not in {c.name for c in known_conditions.conditions_of(Machine(), "")}
 
 
-@pytest.mark.parametrize("name", ["vector instructions", failure_conditions.OF_ATEN])
+@pytest.mark.parametrize("name", ["vector instructions", known_conditions.OF_ATEN])
 def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
     """Whether AVX-512 is needed, or any vector instruction, is asked with the smaller change."""
     all_of_them = (
-        *failure_conditions.conditions_of(MACHINE, ""),
-        *failure_conditions.conditions_of_environment(MACHINE),
+        *known_conditions.conditions_of(MACHINE, ""),
+        *known_conditions.conditions_of_environment(MACHINE),
     )
     found = failure_conditions.Conditions(needed=((name, "AVX-512"),))
     for answer, needs in (("passes", "AVX-512"), ("same", "vector instructions")):
@@ -102,9 +101,64 @@ def test_a_repro_checks_the_instructions_of_the_machine(name: str) -> None:
 def test_threads_are_set_by_the_repro() -> None:
     found = failure_conditions.Conditions(needed=(("OpenMP threads", "4 threads"),))
     lines = condition_lines.program_lines(
-        failure_conditions.conditions_of(MACHINE, ""), found, lambda c: "same"
+        known_conditions.conditions_of(MACHINE, ""), found, lambda c: "same"
     )
     assert lines == ["torch.set_num_threads(4)"]
+
+
+def test_any_other_failure_with_little_memory_means_that_memory_is_needed() -> None:
+    """With too little memory, a program fails in its own way."""
+    found, _ = _search([set()], broken="free memory")
+    assert found.needed == (("free memory", "more than 4 GiB"),) and not found.unknown
+    lines = condition_lines.program_lines(
+        known_conditions.conditions_of(MACHINE, ""), found, lambda c: "same"
+    )
+    assert lines[0].endswith(" < 4 * 2**20:") and "more than 4 GiB of free memory" in lines[1]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)
+
+
+def test_a_repro_starts_itself_again_with_a_hash_seed_that_fails() -> None:
+    def answer(changed: tuple[Condition, ...]) -> str:
+        return "same" if condition_lines.variables_of(changed) == {"PYTHONHASHSEED": "3"} else "x"
+
+    lines = condition_lines.program_lines(
+        known_conditions.conditions_of_environment(MACHINE),
+        failure_conditions.Conditions(needed=(("hash seed", "random"),)),
+        answer,
+    )
+    program = "\n".join([*lines, "print(os.environ['PYTHONHASHSEED'], sys.argv[1:])"])
+    done = subprocess.run(
+        [sys.executable, "-c", program, "word"], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("3 ['word']\n", "")
+
+
+def test_other_allocators_and_warm_caches_are_asked_by_the_command() -> None:
+    machine = Machine(allocators=("libjemalloc.so.2",))
+    usual = {c.name for c in known_conditions.conditions_of_environment(machine)}
+    thorough = known_conditions.conditions_of_environment(machine, is_thorough=True)
+    more = {c.name: c for c in thorough if c.name not in usual}
+    assert set(more) == {"compiler cache", "allocator (libjemalloc.so.2)"}
+    assert condition_lines.variables_of([more["allocator (libjemalloc.so.2)"]]) == {
+        "LD_PRELOAD": "libjemalloc.so.2"
+    }
+
+
+def test_a_program_moves_to_a_different_device() -> None:
+    """Strings and methods that name the device change, but neither modules nor longer texts."""
+    text = (
+        "import torch\nimport torch.backends.cpu\n"
+        "x = torch.ones(2, device='cpu').cpu()\ny = 'cpu time'\n"
+    )
+    moved = condition_lines.on_device(text, "cuda")
+    assert moved == (
+        'import torch\nimport torch.backends.cpu\ntorch.set_default_device("cuda")\n'
+        "x = torch.ones(2, device=\"cuda\").cuda()\ny = 'cpu time'\n"
+    )
+    back = condition_lines.on_device("x = y.to('cuda:1', z).cuda()\n", "cpu")
+    assert back == 'x = y.to("cpu", z).cpu()\n'
+    with pytest.raises(ValueError, match="not a program"):
+        condition_lines.on_device("x = (", "cpu")
 
 
 def test_lines_come_after_the_imports() -> None:

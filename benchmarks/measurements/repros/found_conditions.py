@@ -78,6 +78,9 @@ CASES = {
         "torch._dynamo.config.assume_static_by_default", ("dynamic shapes",)
     ),
     "the hash seed is random": Case("os.environ.get('PYTHONHASHSEED') != '1'", ("hash seed",)),
+    "5 GiB can be allocated": Case(
+        "torch.empty(5 * 2**30, dtype=torch.uint8).numel()", ("free memory",)
+    ),
     "two of them are as usual": Case(f"{_DTYPE} and {_MATH}", ("default dtype", "fast math")),
     "one of two is as usual": Case(f"{_DTYPE} or {_MATH}", (), ("default dtype", "fast math")),
 }

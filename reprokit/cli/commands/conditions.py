@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from reprokit.cli.shared import consent, option_types, out, terminal
+from reprokit.cli.shared import consent, option_types, out, replayed_places, terminal
 from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _SAYS = {
     metavar="SECONDS",
     help="CPU seconds that the search may take; default: those of the reduction, at least 60.",
 )
+@replayed_places.PLACES
 @shared.YES
 @shared.option(
     "--output-dir",
@@ -51,6 +52,7 @@ def conditions(
     pack: Path,
     python: str | None,
     budget_cpu: float | None,
+    places: tuple[str, ...],
     yes: bool,
     output_dir: Path | None,
     as_json: bool,
@@ -59,15 +61,16 @@ def conditions(
 
     The program of the pack runs with different vector instructions, threads, CPUs, seeds, default
     dtypes, caches, shapes, C++ compilers and contents of memory: all changed at once, then the
-    smallest set that must not change, then each value alone.
+    smallest set that must not change, then each value alone. With --in, it also runs in
+    other places, such as with a different version of Python or torch.
 
     \b
     Examples:
       reprokit conditions reprokit-train-exception-1f2e3d4c5b6a.tar.gz
-      reprokit conditions PACK --python ~/nightly/bin/python --yes
+      reprokit conditions PACK --in gpu=h100 --in python=~/nightly/bin/python --yes
     """
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        document = _find(pack, python, budget_cpu, yes, output_dir, live)
+        document = _find(pack, python, budget_cpu, places, yes, output_dir, live)
     if as_json:
         out.RESULTS.print_json(document)
     else:
@@ -79,6 +82,7 @@ def _find(
     path: Path,
     python: str | None,
     budget_cpu: float | None,
+    places: tuple[str, ...],
     yes: bool,
     output_dir: Path | None,
     live: terminal.LiveStatus,
@@ -89,9 +93,12 @@ def _find(
     from reprokit.host.experiments import find_conditions
     from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
+    from reprokit.host.request.run_request import Request
 
     opened = reopen.open_pack(path)
     reopen.require_program(opened, "conditions")
+    chosen = replayed_places.choose_places(places, python)
+    replayed_places.check_devices(chosen, opened)
     with consent.open_consented(opened, "conditions", python, yes, output_dir, live) as (
         case,
         server,
@@ -105,7 +112,7 @@ def _find(
             )
         live.show_message("collecting the environment")
         facts = machine_facts.collect_facts(case.python, run_path, is_fresh=False).facts
-        machine = find_conditions.machine_of(facts, find_conditions.other_compilers())
+        machine = find_conditions.machine_of(facts, is_thorough=True)
         if machine is None:
             raise BadInput(f"{case.python} does not say which CPU this machine has")
         program = find_conditions.Program(
@@ -118,10 +125,16 @@ def _find(
             run_path / "conditions",
             budget_cpu or max(opened.reduction_cpu_s, find_conditions.MIN_COMMAND_CPU_S),
             live.show_status,
+            is_thorough=True,
         )
         unchanged = finder.run_unchanged()
         occurs = unchanged.answer == "same"
-        found = finder.find(every_value=True) if occurs else None
+        found = finder.find() if occurs else None
+        replayed = replayed_places.replay_in_places(
+            opened, chosen, 1, run_path / "places", Request.stall_s, live
+        )
+        if any(one.result.is_interrupted for one in replayed):
+            raise KeyboardInterrupt
     document = {
         "schema": 1,
         "signature": signature_keys(opened.signature),
@@ -130,6 +143,7 @@ def _find(
         "unmet": unchanged.unmet,
         "cpu_s": round(finder.cpu_s, 1),
         "conditions": found.to_json() if found is not None else None,
+        "places": [one.to_json() for one in replayed],
     }
     return cast("ConditionsDocument", document)
 
@@ -144,13 +158,16 @@ def _changed(changes: list[str]) -> str:
 def _print(document: ConditionsDocument) -> None:
     out.RESULTS.print_line((document["signature"]["title"], "bold"))
     found = document["conditions"]
+    rows = [(row["place"], _SAYS[row["answer"]]) for row in document["places"]]
     if found is None:
         lacks = f": it needs {document['unmet']}" if document["unmet"] else ""
         out.RESULTS.print_line(f"cannot tell: the failure does not occur here{lacks}")
-        return
-    rows = [(_changed(row["changed"]), _SAYS[row["answer"]]) for row in found["tried"]]
-    out.RESULTS.print_table(("changed", "result"), rows)
-    out.RESULTS.print_line((found["sentence"], "bold"))
-    if found["lines"]:
+    else:
+        changed = [(_changed(row["changed"]), _SAYS[row["answer"]]) for row in found["tried"]]
+        rows = [*changed, *rows]
+    out.RESULTS.print_table(("changed, or place", "result"), rows)
+    if found is not None:
+        out.RESULTS.print_line((found["sentence"], "bold"))
+    if found is not None and found["lines"]:
         out.RESULTS.print_line("A repro sets or checks this after its imports:")
         out.RESULTS.print_line("\n".join(found["lines"]))

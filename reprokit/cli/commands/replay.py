@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from reprokit.cli.shared import consent, option_types, out, terminal
+from reprokit.cli.shared import consent, option_types, out, replayed_places, terminal
 from reprokit.cli.shared import options as shared
 
 if TYPE_CHECKING:
-    from reprokit.cli.documents.study_documents import ReplayedPlace
     from reprokit.host.minimize.rerun_repro import ReplayResult
 
 WORST = ("same", "unresolved", "other", "passes")
@@ -39,16 +38,7 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
     show_default=True,
     help="Number of runs, each in a fresh process.",
 )
-@shared.option(
-    "--in",
-    "places",
-    multiple=True,
-    metavar="PLACE",
-    help=(
-        "Where to run it, joined by +: here, isolated (no network), cores=1, cpu=none,"
-        " cpu=avx2, memory=8G, root=FOLDER, python=PATH. Can be repeated."
-    ),
-)
+@replayed_places.PLACES
 @shared.STALL
 @shared.YES
 @shared.JSON
@@ -74,69 +64,22 @@ def replay(
       reprokit replay PACK --yes --in here --in isolated+cores=1 --in cpu=none
     """
     from reprokit.cli.documents.study_documents import signature_keys
-    from reprokit.host.minimize import rerun_repro
     from reprokit.host.pack import reopen
-    from reprokit.host.system import interrupts
 
-    chosen = [rerun_repro.check_place(text) for text in places or ("here",)]
     opened = reopen.open_pack(pack)
     reopen.require_program(opened, "replay")
-    checked = shared.interpreter_option(python)
-    interpreters = [
-        shared.interpreter_option(place.python) if place.python else checked for place in chosen
-    ]
-    results: list[ReplayResult] = []
+    chosen = replayed_places.choose_places(places or ("here",), python)
+    replayed_places.check_devices(chosen, opened)
     with (
         terminal.LiveStatus(is_quiet=as_json) as live,
         tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder,
     ):
-        consent.ask_consent(pack, opened.program, checked, yes, live)
-        for index, (place, interpreter) in enumerate(zip(chosen, interpreters, strict=True)):
-            where = f" in {place.name}" if places else ""
-
-            def show(number: int, judged: Any, where: str = where) -> None:
-                live.show_message(
-                    f"run {number} of {times}{where}: {judged.answer} ({judged.signature.title}),"
-                    f" {judged.seconds:.1f} s"
-                )
-
-            with interrupts.deferred():
-                results.append(
-                    rerun_repro.replay_repro(
-                        opened.program,
-                        interpreter,
-                        opened.signature,
-                        times,
-                        Path(folder) / str(index),
-                        stall,
-                        show,
-                        growth=opened.growth,
-                        gpu=opened.gpu,
-                        place=place,
-                    )
-                )
-            if results[-1].is_interrupted:
-                break
-    rows: list[ReplayedPlace] = [
-        {
-            "place": place.name,
-            "python": interpreter,
-            "answer": done.answer,
-            "hits": done.hits,
-            "runs": len(done.runs),
-            "unmet": done.unmet,
-            "details": [
-                {
-                    "answer": run.answer,
-                    "title": run.signature.title,
-                    "seconds": run.seconds,
-                    "cpu_s": run.cpu_s,
-                }
-                for run in done.runs
-            ],
-        }
-        for place, interpreter, done in zip(chosen, interpreters, results, strict=False)
-    ]
+        consent.ask_consent(pack, opened.program, chosen[0].python, yes, live)
+        replayed = replayed_places.replay_in_places(
+            opened, chosen, times, Path(folder), stall, live
+        )
+    results = [one.result for one in replayed]
+    rows = [one.to_json() for one in replayed]
     worst = max(results, key=lambda done: WORST.index(done.answer))
     document = {
         "schema": 1,
@@ -145,7 +88,7 @@ def replay(
         "hits": sum(done.hits for done in results),
         "runs": sum(len(done.runs) for done in results),
         "unmet": next((done.unmet for done in results if done.unmet), ""),
-        "python": interpreters[0],
+        "python": replayed[0].python,
         "details": [run for row in rows for run in row["details"]],
         "places": rows,
     }
@@ -153,8 +96,8 @@ def replay(
         out.RESULTS.print_json(document)
     else:
         out.RESULTS.print_line(f"wanted     {opened.signature.title}")
-        for place, done in zip(chosen, results, strict=False):
-            _print_result(done, f"{place.name}: " if places else "")
+        for one in replayed:
+            _print_result(one.result, f"{one.place.name}: " if places else "")
     ctx.exit(130 if results[-1].is_interrupted else EXIT_CODES[worst.answer])
 
 

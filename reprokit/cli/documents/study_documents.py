@@ -270,6 +270,7 @@ class ConditionsDocument(SchemaVersion):
     unmet: str
     cpu_s: CpuSeconds
     conditions: ConditionsKeys | None
+    places: list[ReplayedPlace]
 
 
 class CheckBase(SchemaVersion):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import re
+import tokenize
 from collections.abc import Collection, Sequence
 
 from reprokit.core.experiments.failure_conditions import Answer, Condition, Conditions
@@ -40,6 +43,33 @@ def with_lines(text: str, lines: Sequence[str]) -> str:
     return "\n".join([*rows[:last], *modules, *lines, *rows[last:]]) + "\n"
 
 
+def on_device(text: str, device: str) -> str:
+    """Return a program that uses ``cuda`` instead of ``cpu``, or the reverse.
+
+    The strings that name a device and the calls of ``.cuda()`` and ``.cpu()`` change; a program for
+    ``cuda`` also gets this default device. Raises ValueError for a text that is no program.
+    """
+    other = "cpu" if device == "cuda" else "cuda"
+    name = re.compile(rf"(['\"]){other}(:\d+)?\1")
+    rows = text.splitlines(keepends=True)
+    try:
+        tokens = list(tokenize.generate_tokens(iter(rows).__next__))
+    except (SyntaxError, tokenize.TokenError) as problem:
+        raise ValueError(f"not a program: {problem}") from problem
+    for before, token, after in reversed(list(zip(tokens, tokens[1:], tokens[2:], strict=False))):
+        new = token.string
+        if token.type == tokenize.STRING and name.fullmatch(new):
+            new = f'"{device}"'
+        elif new == other and before.string == "." and after.string == "(":
+            new = device
+        (row, start), (_, end) = token.start, token.end
+        if new != token.string:
+            rows[row - 1] = rows[row - 1][:start] + new + rows[row - 1][end:]
+    changed = "".join(rows)
+    lines = ['torch.set_default_device("cuda")'] if device == "cuda" else []
+    return with_lines(changed, lines)
+
+
 def lines_of(changed: Collection[Condition]) -> list[str]:
     """Return the lines that change these conditions."""
     return [line for condition in changed for line in condition.changes[0].lines]
@@ -58,6 +88,9 @@ def program_lines(conditions: Sequence[Condition], found: Conditions, answer: An
     needed = {name for name, _ in found.needed}
     for condition in (c for c in conditions if c.name in needed):
         lines += condition.sets
+        each = (dataclasses.replace(condition, changes=(change,)) for change in condition.fixed)
+        fails = next((one for one in each if answer((one,)) == same_failure.SAME), None)
+        lines += fails.changes[0].fixed_by if fails else ()
         if condition.checks:
             _, *smaller = condition.each_change()
             fails_with_smaller = any(answer((one,)) == same_failure.SAME for one in smaller)

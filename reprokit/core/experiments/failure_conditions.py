@@ -8,7 +8,6 @@ it looks for the smallest set of conditions that must not change, by delta debug
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,10 @@ class Change:
     """Lines of the program, after its imports, that make the change."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that make the change; only a fresh process has them."""
+    is_warm: bool = False
+    """The program runs with the compiler's cache that a run before it has filled."""
+    fixed_by: tuple[str, ...] = ()
+    """Lines with which a program itself makes a change of its environment."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Condition:
     """The first one changes it most."""
     sets: tuple[str, ...] = ()
     """Lines with which a program sets the value itself."""
+    fixed: tuple[Change, ...] = ()
+    """Values that may show the failure too, and that a program can set: a repro sets the first one
+    that does.
+    """
+    is_resource: bool = False
+    """Without the value, any program may fail in a different way: then it is needed too."""
     checks: Mapping[str, str] = field(default_factory=dict)
     """Expression that is true on a machine without the value -> what that machine lacks, in words.
     Two expressions: the first one holds if no changed value fails either.
@@ -57,166 +66,8 @@ class Condition:
             yield dataclasses.replace(self, changes=(change,))
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What the conditions need to know of the machine on which the failure occurred."""
-
-    capability: str = "DEFAULT"
-    """``torch.backends.cpu.get_cpu_capability()``: DEFAULT, AVX2, AVX512 and others."""
-    threads: int = 1
-    """OpenMP threads of torch."""
-    cpus: int = 1
-    """CPUs on which a process may run."""
-    cpp_compilers: tuple[str, ...] = ()
-    """Other C++ compilers than the default one."""
-
-    @property
-    def instructions(self) -> str:
-        """The vector instructions as their makers write them."""
-        return self.capability.replace("AVX512", "AVX-512")
-
-
-_NO_VECTORS = Change("none", ("torch._inductor.config.cpp.simdlen = 0",))
-_AVX2 = Change("AVX2", ("torch._inductor.config.cpp.simdlen = 256",))
-DYNAMIC_SHAPES = "dynamic shapes"
 LIKELY = ("default dtype", "random seed")
 """The conditions that change the values of inputs. They are asked before the others."""
-INSTRUCTIONS = "vector instructions"
-OF_ATEN = "vector instructions of ATen and Inductor"
-_OF_ENVIRONMENT = (
-    Condition("hash seed", "random", (Change("1", variables={"PYTHONHASHSEED": "1"}),)),
-    Condition(
-        "compile workers",
-        "several processes",
-        (Change("none", variables={"TORCHINDUCTOR_COMPILE_THREADS": "1"}),),
-    ),
-    Condition(
-        "contents of new memory",
-        "as the allocator leaves it",
-        (Change("filled", variables={"MALLOC_PERTURB_": "165"}),),
-    ),
-)
-CHANGED_VARIABLES = {
-    **{k: v for c in _OF_ENVIRONMENT for k, v in c.changes[0].variables.items()},
-    "ATEN_CPU_CAPABILITY": "default",
-}
-"""The variables with which one run of a proof runs: a failure that it shows needs none of the
-conditions of :func:`conditions_of_environment`.
-"""
-_CAPABILITY = "torch.backends.cpu.get_cpu_capability()"
-
-
-def conditions_of(machine: Machine, text: str) -> tuple[Condition, ...]:
-    """Return the conditions that can be changed for a program on a machine."""
-    found = []
-    if machine.capability != "DEFAULT":
-        is_wide = machine.capability.startswith("AVX512")
-        found.append(
-            Condition(
-                INSTRUCTIONS,
-                machine.instructions,
-                (_NO_VECTORS, *([_AVX2] * is_wide)),
-                checks=_checks(machine),
-            )
-        )
-    many, one = f"{machine.threads} threads", "1 thread"
-    other = 1 if machine.threads > 1 else 2
-    found.append(
-        Condition(
-            "OpenMP threads",
-            many if machine.threads > 1 else one,
-            tuple(
-                Change(f"{n} thread{'s' * (n > 1)}", (f"torch.set_num_threads({n})",))
-                for n in (other, 2 * machine.cpus + 1)
-            ),
-            sets=(f"torch.set_num_threads({machine.threads})",),
-        )
-    )
-    if machine.cpus > 1:
-        found.append(
-            Condition(
-                "visible CPUs",
-                f"{machine.cpus} CPUs",
-                (
-                    Change(
-                        "1 CPU",
-                        (
-                            "import os",
-                            "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
-                        ),
-                    ),
-                ),
-                checks={"len(__import__('os').sched_getaffinity(0)) < 2": "two CPUs"},
-            )
-        )
-    found.append(
-        Condition("random seed", "the default seed", (Change("seed 1", ("torch.manual_seed(1)",)),))
-    )
-    found += [
-        _setting("default dtype", "float32", "float64", "torch.set_default_dtype(torch.float64)"),
-        _setting("denormal numbers", "kept", "flushed to zero", "torch.set_flush_denormal(True)"),
-        _setting(
-            "fast math",
-            "off",
-            "on",
-            "torch._inductor.config.cpp.enable_unsafe_math_opt_flag = True",
-        ),
-        _setting(
-            "compiler caches",
-            "on",
-            "off",
-            "torch._inductor.config.force_disable_caches = True",
-            "torch._inductor.config.force_disable_caches = False",
-        ),
-        _setting(
-            DYNAMIC_SHAPES,
-            "static first",
-            "dynamic from the start",
-            "torch._dynamo.config.assume_static_by_default = False",
-        ),
-    ]
-    found += [
-        _setting(
-            f"C++ compiler ({path})", "g++", path, f"torch._inductor.config.cpp.cxx = ({path!r},)"
-        )
-        for path in machine.cpp_compilers
-    ]
-    return tuple(c for c in found if not _is_set_by(text, c))
-
-
-def _is_set_by(text: str, condition: Condition) -> bool:
-    """Return whether the program sets the condition itself, so that lines before do not matter."""
-    if condition.name == DYNAMIC_SHAPES and "dynamic=" in text:
-        return True
-    line = condition.changes[0].lines[-1]
-    name, _, _ = line.partition("(")
-    if name != line:
-        return f"{name}(" in text
-    return re.search(rf"{re.escape(line.partition(' =')[0])}\s*=(?!=)", text) is not None
-
-
-def conditions_of_environment(machine: Machine) -> tuple[Condition, ...]:
-    """Return the conditions that only a fresh process can change."""
-    if machine.capability == "DEFAULT":
-        return _OF_ENVIRONMENT
-    levels = ("default", *(["avx2"] * machine.capability.startswith("AVX512")))
-    changes = tuple(
-        Change({"default": "none"}.get(level, level), variables={"ATEN_CPU_CAPABILITY": level})
-        for level in levels
-    )
-    instructions = Condition(OF_ATEN, machine.instructions, changes, checks=_checks(machine))
-    return (*_OF_ENVIRONMENT, instructions)
-
-
-def _checks(machine: Machine) -> dict[str, str]:
-    return {
-        f'not {_CAPABILITY}.startswith("{machine.capability[:6]}")': machine.instructions,
-        f'{_CAPABILITY} == "DEFAULT"': "vector instructions",
-    }
-
-
-def _setting(name: str, value: str, changed: str, line: str, sets: str = "") -> Condition:
-    return Condition(name, value, (Change(changed, (line,)),), (sets,) if sets else ())
 
 
 def merged(first: Conditions, second: Conditions) -> Conditions:
@@ -310,6 +161,10 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
         kept = likely if likely and holds(likely) else list(conditions)
         kept = subsets.ddmin(kept, holds)
     alone = {c.name: ask((c,)) for c in kept}
+    is_known = {same_failure.SAME, same_failure.PASSES}
+    for condition in kept:
+        if condition.is_resource and alone[condition.name] not in is_known:
+            alone[condition.name] = same_failure.PASSES
     either = _either(
         conditions, [c for c in kept if alone[c.name] == same_failure.SAME], alone, ask
     )
@@ -317,7 +172,6 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
         name: tuple((c.name, c.value) for c in kept if alone[c.name] == name)
         for name in same_failure.ANSWERS
     }
-    is_known = {same_failure.SAME, same_failure.PASSES}
     return Conditions(
         needed=of_kept[same_failure.PASSES],
         together=tuple((c.name, c.value) for c in either),

@@ -1,5 +1,5 @@
 """Places in which a repro is tried: fewer CPUs, no AVX-512, less memory, a namespace without a
-network, a different root folder or interpreter.
+network, a different root folder or interpreter, a simulated GPU.
 
 A place is a list of words joined by ``+``, such as ``cores=1+cpu=none``.
 """
@@ -17,7 +17,12 @@ HERE, ISOLATED = "here", "isolated"
 CPU_LEVELS = {"none": "default", "avx2": "avx2", "avx512": "avx512"}
 """The value of ``cpu=`` -> that of ``ATEN_CPU_CAPABILITY``, which ATen and Inductor read."""
 _UNITS = {"M": 2**20, "G": 2**30}
-_EXAMPLES = "here, isolated, cores=1, cpu=none, cpu=avx2, memory=8G, root=FOLDER, python=PATH"
+_EXAMPLES = (
+    "here, isolated, cores=1, cpu=none, cpu=avx2, memory=8G, gpu=h100, gpu=none, root=FOLDER,"
+    " python=PATH"
+)
+NO_GPU = "none"
+"""The value of ``gpu=`` for the CPU."""
 _ENTER = """
 import json, os, resource, sys
 limits = json.loads(sys.argv[1])
@@ -45,6 +50,8 @@ class Place:
     """Bytes of address space; 0 for no limit."""
     is_isolated: bool = False
     root: str = ""
+    gpu: str = ""
+    """The name of a GPU to simulate, ``none`` for the CPU, and empty for the device of the pack."""
     variables: dict[str, str] = field(default_factory=dict)
 
     def tools(self) -> tuple[str, ...]:
@@ -94,8 +101,8 @@ def parse_place(text: str) -> Place:
         elif name == "cpu" and value in CPU_LEVELS:
             variables = {"ATEN_CPU_CAPABILITY": CPU_LEVELS[value]}
             fields["variables"] = {**fields.get("variables", {}), **variables}
-        elif name == "root" and value:
-            fields["root"] = value
+        elif name in ("root", "gpu") and value:
+            fields[name] = value
         elif (name == "python" and value) or (not sign and "/" in word):
             fields["python"] = value or word
         else:

@@ -7,6 +7,7 @@ fail, more fresh processes find out why.
 
 from __future__ import annotations
 
+import ctypes.util
 import dataclasses
 import os
 import shutil
@@ -15,22 +16,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments import condition_lines, failure_conditions
-from reprokit.core.experiments.failure_conditions import Condition, Conditions, Machine
+from reprokit.core.experiments import condition_lines, failure_conditions, known_conditions
+from reprokit.core.experiments.failure_conditions import Condition, Conditions
+from reprokit.core.experiments.known_conditions import Machine
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
 from reprokit.host.probe.fresh_process import run_in_fresh_process
-from reprokit.host.system import host_log
+from reprokit.host.system import deletion, host_log
 from reprokit.host.system.progress import OperationStatus
 
 MIN_BUDGET_CPU_S = 20.0
 """CPU seconds that the search may take after a short reduction."""
+LINES_BUDGET_CPU_S = 20.0
+"""The same for the lines with which a repro sets what the search has found."""
 MIN_COMMAND_CPU_S = 60.0
 """The same for ``reprokit conditions``, which also tries each value alone."""
 OTHER_COMPILERS = ("clang++", "g++-14", "g++-13", "g++-12", "g++-11")
+ALLOCATORS = ("jemalloc", "tcmalloc", "tcmalloc_minimal", "mimalloc")
 
 
 class _Spent(Exception):
@@ -60,13 +65,19 @@ class ConditionFinder:
         folder: Path,
         budget_cpu_s: float,
         show: Callable[[OperationStatus], None] = lambda status: None,
+        is_thorough: bool = False,
     ) -> None:
-        """``folder`` is deleted and written; the search ends after ``budget_cpu_s``."""
+        """``folder`` is deleted and written; the search ends after ``budget_cpu_s``.
+
+        With ``is_thorough``, it also asks conditions that take two runs each, and each value of
+        each condition alone.
+        """
+        self._is_thorough = is_thorough
         self._program, self._server, self._folder, self._show = program, server, folder, show
         self._status = OperationStatus("looking for the conditions of the failure")
         self._limits = dataclasses.replace(program.limits, stop=None, alone={})
-        self._of_program = failure_conditions.conditions_of(machine, program.text)
-        self._of_process = failure_conditions.conditions_of_environment(machine)
+        self._of_program = known_conditions.conditions_of(machine, program.text)
+        self._of_process = known_conditions.conditions_of_environment(machine, is_thorough)
         self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
         self._budget_cpu_s = budget_cpu_s
         self._asked = (
@@ -90,11 +101,10 @@ class ConditionFinder:
                 break
         return judged
 
-    def find(self, changed: str = "", every_value: bool = False) -> Conditions:
+    def find(self, changed: str = "") -> Conditions:
         """Return what the program needs.
 
-        ``changed`` is the answer of a run with ``CHANGED_VARIABLES``, where there was one. With
-        ``every_value``, each value of each condition is also tried alone.
+        ``changed`` is the answer of a run with ``CHANGED_VARIABLES``, where there was one.
         """
         of_program = self._search(self._of_program, self._answer_with_lines)
 
@@ -107,12 +117,13 @@ class ConditionFinder:
         lines: list[str] = []
         found = failure_conditions.merged(of_program, of_process)
         if found.needed:
+            self._budget_cpu_s = max(self._budget_cpu_s, self.cpu_s + LINES_BUDGET_CPU_S)
             try:
                 for some, ask in self._asked:
                     lines += condition_lines.program_lines(some, found, ask)
             except (_Spent, ServerLost) as problem:
                 host_log.log_ignored(problem)
-        more = self._every_value() if every_value else ()
+        more = self._every_value() if self._is_thorough else ()
         return dataclasses.replace(found, lines=tuple(lines), tried=(*found.tried, *more))
 
     def _search(
@@ -159,7 +170,22 @@ class ConditionFinder:
     def _answer_with_variables(self, changed: tuple[Condition, ...]) -> str:
         self._status.trying = ", ".join(c.changed_to for c in changed)
         variables = condition_lines.variables_of(changed)
-        return self._run(lambda: self._run_fresh(self._program.text, variables))
+        if not any(condition.changes[0].is_warm for condition in changed):
+            return self._run(lambda: self._run_fresh(self._program.text, variables))
+        cache = self._folder.with_name(f"{self._folder.name}-cache")
+        variables |= {
+            "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            "TRITON_CACHE_DIR": str(cache / "triton"),
+        }
+
+        def run_twice() -> CandidateResult:
+            self._run_fresh(self._program.text, variables)
+            return self._run_fresh(self._program.text, variables)
+
+        try:
+            return self._run(run_twice)
+        finally:
+            deletion.delete_path(cache, inside=self._folder.parent)
 
     def _run_fresh(self, text: str, variables: Mapping[str, str]) -> CandidateResult:
         program = self._program
@@ -197,8 +223,11 @@ def other_compilers() -> tuple[str, ...]:
     return tuple(name for name, path in found.items() if path and os.path.realpath(path) != usual)
 
 
-def machine_of(facts: Mapping[str, Any], cpp_compilers: tuple[str, ...] = ()) -> Machine | None:
-    """Return the machine of an inventory; None if it does not know the CPU."""
+def machine_of(facts: Mapping[str, Any], is_thorough: bool = False) -> Machine | None:
+    """Return the machine of an inventory; None if it does not know the CPU.
+
+    ``is_thorough`` looks for other C++ compilers and allocators.
+    """
     torch_facts, cpu = facts.get("torch"), facts.get("cpu")
     if not isinstance(torch_facts, Mapping) or not isinstance(cpu, Mapping):
         return None
@@ -206,5 +235,6 @@ def machine_of(facts: Mapping[str, Any], cpp_compilers: tuple[str, ...] = ()) ->
         str(torch_facts.get("cpu_capability") or "DEFAULT"),
         int(torch_facts.get("threads") or 1),
         int(cpu.get("usable") or 1),
-        cpp_compilers,
+        other_compilers() if is_thorough else (),
+        tuple(filter(None, map(ctypes.util.find_library, ALLOCATORS))) if is_thorough else (),
     )

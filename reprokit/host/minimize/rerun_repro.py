@@ -13,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments import places
+from reprokit.core.experiments import condition_lines, places
 from reprokit.core.experiments.places import Place
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.finished import NOTHING_COMPILED
+from reprokit.core.judge.stacks import phases
 from reprokit.core.records.caches import cache_stages
-from reprokit.core.records.finding import Signature
+from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reduce import readable, sized_program
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.environment import simulated_gpu
 from reprokit.host.minimize import locate
 from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
@@ -93,6 +96,9 @@ def replay_repro(
     they begin in the same part of the compiler as those of the pack. In a ``place``, only the
     failure itself is compared.
     """
+    if place.gpu:
+        gpu = None if place.gpu == places.NO_GPU else simulated_gpu.parse_gpu_option(place.gpu)
+        text = condition_lines.on_device(text, "cpu" if gpu is None else "cuda")
     limits = probe_limits_for(
         wanted.title.partition(":")[0],
         limit_s,
@@ -119,7 +125,7 @@ def replay_repro(
                     variables=place.variables,
                     command=place_command(place, python, folder),
                 )
-                is_usual = confirms and file is None and place == HERE_PLACE
+                is_usual = confirms and file is None and place.name == places.HERE
                 judged = confirm(judged) if is_usual else judged
                 runs.append(_about_the_compiler(judged))
                 show(number + 1, runs[-1])
@@ -133,6 +139,8 @@ def replay_repro(
 def check_place(text: str) -> Place:
     """Return the place of ``--in``; raises BadInput if it is no place, or not on this machine."""
     place = places.parse_place(text)
+    if place.gpu not in ("", places.NO_GPU):
+        simulated_gpu.parse_gpu_option(place.gpu)
     if place.root:
         place = dataclasses.replace(place, root=str(Path(place.root).resolve()))
     for tool in place.tools():
@@ -150,6 +158,17 @@ def check_place(text: str) -> Place:
                 f" {done.stderr.strip()}"
             )
     return place
+
+
+def check_device(place: Place, verdict: Verdict) -> None:
+    """Raise BadInput for a simulated GPU that cannot show the failure: it runs no kernels."""
+    if place.gpu in ("", places.NO_GPU):
+        return
+    if kind_named(verdict.kind).compares_results or verdict.phase not in phases.COMPILE_PHASES:
+        raise BadInput(
+            f"--in {place.name}: a simulated GPU runs no kernels, so it cannot show the failure"
+            f" ({verdict.kind}); it shows failures of the compiler"
+        )
 
 
 def place_command(place: Place, python: str, folder: Path) -> tuple[str, ...]:

@@ -8,12 +8,15 @@ from reprokit.core.experiments import condition_lines, rates
 from reprokit.core.reduce import repeated
 from reprokit.host.experiments import find_conditions
 from reprokit.host.minimize import cases, minimization
+from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs import proof, proven
 from reprokit.host.pipeline.state import State
 from reprokit.host.system import deletion, interrupts
 
 FREQUENT_RUNS = 10
 """Plain runs of a program that shows a rare failure more often."""
+LOAD_PER_CPU = 4
+"""Runs at once for each CPU, to see whether a busy machine shows a rare failure more often."""
 
 
 def is_rare(state: State) -> bool:
@@ -25,36 +28,82 @@ def is_rare(state: State) -> bool:
 
 
 def raise_rate(state: State) -> State:
-    """Repeat the call or the compile in the program, and keep the change that fails most often."""
+    """Change the program so that a rare failure shows in more runs: it repeats the call or the
+    compile, then it uses more threads or one. The change with the most failures is kept. At last,
+    several runs at once show whether a busy machine raises the rate.
+    """
     result, case = state.minimized, state.study.case_for(state)
     assert result is not None and result.proof is not None
     state.callbacks.say("looking for a program that fails more often")
     best = result
     with interrupts.allowed():
         for how, text in repeated.repeated_programs(result.text):
-            again = _prove(state, text, result.rate, FREQUENT_RUNS)
-            assert best.proof is not None
-            if proven.why_unproven(text, again) or again.share <= best.proof.share:
-                continue
-            before = f"instead of {result.proof.hits} of {result.proof.runs}"
-            note = f"{how}, so that {again.hits} of {again.runs} runs fail {before}"
-            best = dataclasses.replace(result, text=text, proof=again, notes=[*result.notes, note])
-            if again.share >= rates.GOOD_RATE:
-                break
+            best = _better(state, best, how, text)
+        for how, text in _with_other_threads(state, best.text):
+            best = _better(state, best, how, text)
+        best = _under_load(state, best)
     if best is not result:
         minimization.save_minimized(case.run_path, best)
     return dataclasses.replace(state, minimized=best)
 
 
-def _prove(state: State, text: str, rate: float, min_plain: int = 0) -> proof.Proof:
+def _better(state: State, best: MinimizeResult, how: str, text: str) -> MinimizeResult:
+    """Return the result with the changed program if it fails in more runs than the best one."""
+    assert best.proof is not None
+    if best.proof.share >= rates.GOOD_RATE:
+        return best
+    again = _prove(state, text, best.rate, FREQUENT_RUNS)
+    if proven.why_unproven(text, again) or again.share <= best.proof.share:
+        return best
+    before = f"instead of {best.proof.hits} of {best.proof.runs}"
+    note = f"{how}, so that {again.hits} of {again.runs} runs fail {before}"
+    return dataclasses.replace(best, text=text, proof=again, notes=[*best.notes, note])
+
+
+def _with_other_threads(state: State, text: str) -> list[tuple[str, str]]:
+    machine = find_conditions.machine_of(state.environment.facts)
+    if machine is None or "set_num_threads(" in text:
+        return []
+    counts = dict.fromkeys((2 * machine.cpus + 1, 1))
+    return [
+        (
+            f"it uses {count} OpenMP thread{'s' * (count > 1)}",
+            condition_lines.with_lines(text, [f"torch.set_num_threads({count})"]),
+        )
+        for count in counts
+        if count != machine.threads
+    ]
+
+
+def _under_load(state: State, best: MinimizeResult) -> MinimizeResult:
+    """Return the result with a note if more runs fail while several of them run at once."""
+    machine = find_conditions.machine_of(state.environment.facts)
+    assert best.proof is not None
+    if machine is None or best.proof.share >= rates.GOOD_RATE:
+        return best
+    at_once = LOAD_PER_CPU * machine.cpus
+    loaded = _prove(state, best.text, best.rate, FREQUENT_RUNS, at_once)
+    if loaded.share <= best.proof.share:
+        return best
+    note = (
+        f"{loaded.hits} of {loaded.runs} runs fail if {at_once} of them run at once, instead of"
+        f" {best.proof.hits} of {best.proof.runs}"
+    )
+    return dataclasses.replace(best, notes=[*best.notes, note])
+
+
+def _prove(
+    state: State, text: str, rate: float, min_plain: int = 0, at_once: int = 0
+) -> proof.Proof:
     case = state.study.case_for(state)
+    cores = at_once or case.processes_at_once
     return proof.prove_program(
         text,
         case.python,
         state.run_path / minimization.FOLDER / "proof",
         case.signature,
         cases.probe_limits_of(case),
-        proof.ProofRuns(case.proofs, rate, cores=case.processes_at_once, min_plain=min_plain),
+        proof.ProofRuns(case.proofs, rate, cores=cores, min_plain=min_plain),
         show=state.callbacks.show_status,
     )
 

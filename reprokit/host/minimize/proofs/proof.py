@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.core.experiments import failure_conditions
+from reprokit.core.experiments import known_conditions
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
@@ -187,7 +187,7 @@ def prove_program(
     elif kind == "hang":  # processes that hang use no CPU time
         at_once = count
     may_change = limits.gpu is None and not (limits.is_slow or limits.sizes or limits.stage)
-    last = failure_conditions.CHANGED_VARIABLES if may_change and number.rate == 1.0 else {}
+    last = known_conditions.CHANGED_VARIABLES if may_change and number.rate == 1.0 else {}
     endings, eager = plain_runs.run(
         count, limit_s, at_once, has_eager=not limits.is_kernel, last=last
     )
