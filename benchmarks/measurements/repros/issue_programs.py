@@ -1,6 +1,6 @@
 """Measure whether the program in the text of an issue alone shows the failure, here and elsewhere.
 
-python -m benchmarks run issue_programs [--only CASE ...] [--in PLACE ...]
+python -m benchmarks run issue_programs [--only CASE ...] [--in PLACE ...] [--at-once N]
 
 The failures are those of ``capture_steps``. The first Python block of ``issue.md`` is written to an
 empty folder and run by ``reprokit check`` against the pack, here, and then as it is in each place of
@@ -10,6 +10,7 @@ empty folder and run by ``reprokit check`` against the pack, here, and then as i
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import re
 import sys
 import tempfile
@@ -43,13 +44,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         help=f"the places of reprokit replay; default: {' '.join(PLACES)}",
     )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="cases that are measured at the same time; no result is a time (default: 1)",
+    )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for each case."""
-    for name in options.only:
+
+    def measure_row(name: str) -> Row:
         with tempfile.TemporaryDirectory(prefix="issues-", ignore_cleanup_errors=True) as folder:
-            yield {"case": name, **_measure_case(CASES[name], Path(folder), options.places)}
+            return {"case": name, **_measure_case(CASES[name], Path(folder), options.places)}
+
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        yield from pool.map(measure_row, options.only)
 
 
 def _measure_case(case: Case, folder: Path, places: Sequence[str]) -> Row:
