@@ -386,23 +386,31 @@ def test_a_watch_that_fails_leaves_its_command(tmp_path: Path) -> None:
     ), done.stderr
 
 
+LATER_STUCK = (
+    "import threading, time\nprint('ready', flush=True)\ntime.sleep(8)\n"
+    "lock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
+)
+
+
 @pytest.mark.slow
-def test_a_folder_that_is_gone_does_not_hide_a_lock_up(tmp_path: Path) -> None:
-    """Modules of the working directory are not imported either."""
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_folder_that_is_gone_does_not_hide_a_lock_up(is_file: bool, tmp_path: Path) -> None:
+    """A deleted folder is created again; a file in its place is named in the report."""
     out, work = tmp_path / "out", tmp_path / "work"
     work.mkdir()
-    text = (
-        "import threading, time\nprint('ready', flush=True)\ntime.sleep(8)\n"
-        "lock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
-    )
-    with program("-c", text, cwd=work) as process:
+    with program("-c", LATER_STUCK, cwd=work) as process:
         wait_for_line(process, "ready")
         with watch(process.pid, "--stall", "6", folder=out) as watcher:
+            assert wait_until(lambda: bool([*out.glob("looks-*/stacks")]), 60)
             shutil.rmtree(out)
+            if not is_file:
+                assert wait_until(lambda: bool([*out.glob("lock-up-*/*.tar.gz")]), 120)
+                return
+            out.write_text("")
             assert watcher.stderr is not None
             lines = iter(watcher.stderr.readline, "")
             line = next(line for line in lines if "could not be examined" in line)
-    assert f"process {process.pid} has not moved for" in line and "No such file" in line
+    assert f"process {process.pid} has not moved for" in line and "Not a directory" in line
 
 
 @pytest.mark.slow

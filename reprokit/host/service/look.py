@@ -49,7 +49,8 @@ class TreeReader:
 
     def __init__(self, root_pid: int, folder: Path) -> None:
         self._root = root_pid
-        (folder / "stacks").mkdir(parents=True, exist_ok=True)
+        self._stacks = folder / "stacks"
+        self._stacks.mkdir(parents=True, exist_ok=True)
         self._dumper = StackDumper(folder)
         self._looks = 0
         self._dumps: dict[int, tuple[float, Dump]] = {}
@@ -57,6 +58,8 @@ class TreeReader:
 
     def look(self) -> Look:
         """Read the stacks and the states of all processes once."""
+        with host_log.suppress(OSError):  # somebody may delete the folder while a watch goes on
+            self._stacks.mkdir(parents=True, exist_ok=True)
         family = [process.pid for process in process_tree.family_of(self._root)]
         sampler = ProcSampler()
         sampler.take_sample(family)

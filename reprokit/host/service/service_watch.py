@@ -165,6 +165,7 @@ class ServiceWatch:
         if self._examination is not None:
             return False
         self._count += 1
+        self._create_output()
         while (output := self._output / f"lock-up-{self._count:03d}").exists():
             self._count += 1
         self._examined_s, self._examined = still_s, position
@@ -172,7 +173,7 @@ class ServiceWatch:
             self._examination = Examination(
                 self._root, still_s, self._options.stall_s, self._ports.ports, output
             )
-        except OSError as problem:  # the disk is full, or the folder is gone
+        except OSError as problem:  # the disk is full, or the folder cannot be created
             self._report_unexamined(problem.strerror or str(problem))
         return self._examination is not None
 
@@ -232,9 +233,15 @@ class ServiceWatch:
             where = f"; no pack: there are {packs}, as many as --packs allows"
         self._note("lock-up", f"lock-up: {finding.reason.rstrip('.')}{where}", **asdict(lock_up))
 
+    def _create_output(self) -> None:
+        """Create the folder of the output, which somebody may have deleted."""
+        with host_log.suppress(OSError):
+            self._output.mkdir(parents=True, exist_ok=True)
+
     def _note(self, event: str, text: str, **fields: object) -> None:
         """Print an event, and append it to the file of the events."""
         self._say(text)
+        self._create_output()
         row = {"event": event, "text": text, "pid": self._root, "t": time.time(), **fields}
         with host_log.suppress(OSError), (self._output / EVENTS_FILE).open("a") as file:
             file.write(json.dumps(row) + "\n")
