@@ -87,12 +87,15 @@ def watch_command(
         BadInput: the command cannot be started.
     """
     command: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         # SIGCHLD only ends the wait
-        if number == signal.SIGCHLD or command is None:
+        if number == signal.SIGCHLD:
             return
-        if not (number in OF_TERMINAL and _is_in_foreground()):
+        if command is None:
+            early.append(number)
+        elif not (number in OF_TERMINAL and _is_in_foreground()):
             with host_log.suppress(OSError):
                 command.send_signal(number)
 
@@ -103,6 +106,8 @@ def watch_command(
         except OSError as problem:
             raise BadInput(f"cannot run {words[0]!r}: {problem.strerror or problem}") from problem
         started = command
+        for number in early:  # they came while the command started
+            forward(number, None)
         lock_ups, seconds, cpu_s = _watch(
             command.pid, output, options, say, lambda: started.poll() is not None
         )
