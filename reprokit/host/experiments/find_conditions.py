@@ -107,15 +107,17 @@ class ConditionFinder:
         ``changed`` is the answer of a run with ``CHANGED_VARIABLES``, where there was one.
         """
         of_program = self._search(self._of_program, self._answer_with_lines)
+        of_process = self._of_process
+        if known_conditions.INSTRUCTIONS in dict(of_program.needed):
+            # ATEN_CPU_CAPABILITY also changes those of generated code
+            of_process = tuple(c for c in of_process if c.name != known_conditions.OF_ATEN)
 
         def answer(some: tuple[Condition, ...]) -> str:
-            if changed and len(some) == len(self._of_process):
-                return changed
-            return self._answer_with_variables(some)
+            is_changed = changed and len(some) == len(self._of_process)
+            return changed if is_changed else self._answer_with_variables(some)
 
-        of_process = self._search(self._of_process, answer)
         lines: list[str] = []
-        found = failure_conditions.merged(of_program, of_process)
+        found = failure_conditions.merged(of_program, self._search(of_process, answer))
         if found.needed:
             self._budget_cpu_s = max(self._budget_cpu_s, self.cpu_s + LINES_BUDGET_CPU_S)
             try:
