@@ -76,12 +76,17 @@ def evidence_of(verdict: Verdict, seen: Observation) -> dict[str, Any]:
 
 def sign_evidence(recorded: Mapping[str, Any]) -> Signature:
     """Return the signature that today's rules make of recorded evidence."""
+    return judge_evidence(recorded)[2]
+
+
+def judge_evidence(recorded: Mapping[str, Any]) -> tuple[Verdict, Observation, Signature]:
+    """Return recorded evidence as records, with the signature that today's rules make of it."""
     verdict = Verdict(reason="", **recorded["verdict"])
     hints = typing.get_type_hints(Observation)
     seen = Observation(
         **{name: _read_json(hints[name], value) for name, value in recorded["seen"].items()}
     )
-    return signature.sign_verdict(verdict, seen)
+    return verdict, seen, signature.sign_verdict(verdict, seen)
 
 
 def _shorten_exception(raised: Raised) -> Raised:

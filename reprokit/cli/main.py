@@ -22,6 +22,7 @@ COMMANDS = {
     "env": "Print what a pack contains about this machine and interpreter.",
     "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
     "kernel": "Compile a Triton kernel for several architectures, and try remedies.",
+    "known": "Say whether a failure is known, and what avoids it.",
     "merge": "Say which rank of a distributed program the others wait for.",
     "minimize": "Find the smallest program with the same failure.",
     "models": "List the models of the zoo or of transformers.",

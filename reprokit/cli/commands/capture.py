@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reprokit.cli.shared import known_matches, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared import out, terminal
 from reprokit.cli.shared.command_classes import is_given
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.source.entry_programs import ENTRIES
@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not record TORCH_TRACE, which contains the model's source.",
 )
+@known_matches.CATALOGUES
 @shared.OUTPUT
 @click.pass_context
 def capture(
@@ -158,6 +159,7 @@ def capture(
     model: str | None,
     as_json: bool,
     output_dir: Path | None,
+    catalogues: tuple[Path, ...],
     **options: Any,
 ) -> None:
     """Run TARGET under instrumented torch.compile, report what happened, and write a pack.
@@ -176,10 +178,12 @@ def capture(
       torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
     """
     from reprokit.core.shared.errors import BadInput
+    from reprokit.host.catalogue import catalogue_files
     from reprokit.host.pipeline import pipeline
 
     try:
         request = read_request(ctx, target, rest, model, options)
+        catalogue_files.all_entries(catalogues)  # a damaged one is refused before the run
         is_command = request.target.kind == "command"
         with terminal.LiveStatus(is_quiet=as_json, is_plain=is_command) as live:
             streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
@@ -197,6 +201,7 @@ def capture(
 
             out.RESULTS.print_json(capture_documents.refuse_capture(problem.code, str(problem)))
         raise
+    captured.catalogues = catalogues
     if as_json:
         out.RESULTS.print_json(captured.to_json())
     else:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reprokit.cli.shared import option_types, out
+from reprokit.cli.shared import known_matches, option_types, out
 from reprokit.cli.shared import options as shared
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
     from reprokit.host.pack.issue_filing import FormFiling
+    from reprokit.host.pack.reopen import OpenedPack
 
 
 @shared.command(
@@ -28,29 +30,48 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write the text of each field to a file in this folder, to paste it.",
 )
+@shared.option(
+    "--as-test",
+    is_flag=True,
+    help="Write unit tests of the repro instead: one in PyTorch's style, and one for pytest.",
+)
+@known_matches.CATALOGUES
 @shared.JSON
 @click.pass_context
-def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool) -> None:
+def issue(
+    ctx: click.Context,
+    pack: Path,
+    output_dir: Path | None,
+    as_test: bool,
+    catalogues: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Show which text of PACK, or of the pack of a run directory, goes into which field on GitHub.
 
-    Nothing is posted: you open the form, read it and send it.
+    A failure that is known gets a comment for its issue. Nothing is posted: you open the form, read
+    it and send it.
 
     \b
     Examples:
       reprokit issue reprokit-train-exception-1f2e3d4c5b6a.tar.gz
       reprokit issue PACK --output-dir texts
+      reprokit issue PACK --as-test --output-dir tests
     """
     from reprokit.host.pack import issue_filing, reader, reopen
 
     pack = reader.locate_pack(pack)
     opened = reopen.open_pack(pack)
+    if as_test:
+        _print_tests(opened, output_dir, catalogues, as_json)
+        return
     if why := issue_filing.why_not_filed(opened):
         if as_json:
             out.RESULTS.print_json({"schema": 1, "pack": str(pack), "is_bug": False, "why": why})
         else:
             out.RESULTS.print_line(f"{pack} is not a bug to file: {why}")
         ctx.exit(1)
-    filing = issue_filing.prepare_filing(opened)
+    matches = known_matches.find_known_of_pack(opened, catalogues)
+    filing = issue_filing.prepare_filing(opened, matches)
     if not any(field.files for field in filing.fields):
         raise BadInput(
             f"{pack} has no text for an issue; capture it again, or copy from reprokit show {pack}"
@@ -76,10 +97,55 @@ def issue(ctx: click.Context, pack: Path, output_dir: Path | None, as_json: bool
                 ],
                 "attach": {"path": str(pack), "bytes": filing.size, "fits": filing.fits},
                 "search": {"query": filing.query, "url": filing.search_url},
+                "known": [match.to_json() for match in matches],
             }
         )
     else:
+        for match in matches:
+            out.RESULTS.print_line((match.sentence, "bold"))
         _print_filing(filing, pack, written)
+
+
+def _print_tests(
+    opened: OpenedPack, output_dir: Path | None, catalogues: Sequence[Path], as_json: bool
+) -> None:
+    """Print or write the unit tests of a repro."""
+    from reprokit.core.judge import same_failure
+    from reprokit.core.triage import known_failures, unit_tests
+
+    path = opened.pack.path
+    if not opened.repro.strip():
+        raise BadInput(f"{path} has no proved repro, of which a test could be made")
+    if same_failure.needs_cache(opened.signature):
+        raise BadInput(f"{path} has a repro of two processes, which cannot become a test")
+    if opened.kernel or opened.gpu or "simulate" in opened.repro:
+        raise BadInput(f"{path} needs reprokit's simulation of a GPU, which a test does not have")
+    matches = known_matches.find_known_of_pack(opened, catalogues)
+    is_known = bool(matches) and matches[0].how == known_failures.SAME
+    note = matches[0].entry.url if is_known else opened.signature.title
+    try:
+        tests = unit_tests.unit_tests(opened.repro, opened.signature.parts, out.one_line(note, 80))
+    except ValueError as problem:
+        raise BadInput(f"the repro of {path} cannot become a test: {problem}") from problem
+    written = _write_files({test.file: test.text for test in tests}, output_dir)
+    if as_json:
+        rows = [
+            {
+                "style": test.style,
+                "file": test.file,
+                "belongs_in": test.belongs_in,
+                "path": written.get(test.file),
+                "text": test.text,
+            }
+            for test in tests
+        ]
+        out.RESULTS.print_json({"schema": 1, "pack": str(path), "tests": rows})
+        return
+    for test in tests:
+        where = f", belongs in {test.belongs_in}" if test.belongs_in else ""
+        out.RESULTS.print_line((f"{written.get(test.file, test.file)}{where}", "bold"))
+        if not written:
+            out.RESULTS.print_text(test.text)
 
 
 def _file_name(field: str) -> str:
@@ -90,24 +156,28 @@ def _file_name(field: str) -> str:
 
 def _write_texts(filing: FormFiling, folder: Path) -> dict[str, str]:
     """Write each text to a file, and return the paths by field."""
+    names = {field.name: _file_name(field.name) for field in filing.fields if field.files}
+    texts = {names[f.name]: out.clean_text(f.text) for f in filing.fields if f.files}
+    written = _write_files(texts, folder)
+    return {field: written[name] for field, name in names.items()}
+
+
+def _write_files(texts: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+    """Write texts below a folder, and return the path of each; nothing without a folder."""
     from reprokit.host.system import files
 
-    written = {}
+    if folder is None:
+        return {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for field in filing.fields:
-            if field.files:
-                written[field.name] = str(
-                    files.write_atomically(
-                        folder / _file_name(field.name), out.clean_text(field.text)
-                    )
-                )
+        return {
+            name: str(files.write_atomically(folder / name, text)) for name, text in texts.items()
+        }
     except OSError as problem:
         raise BadInput(
             f"cannot write below {folder}: {problem.strerror or problem}; name a writable"
             " --output-dir"
         ) from problem
-    return written
 
 
 def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reprokit.cli.shared import option_types, out
+from reprokit.cli.shared import known_matches, option_types, out
 from reprokit.cli.shared import options as shared
 from reprokit.core.shared.contract import run_names
 
@@ -19,8 +19,9 @@ _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DAT
 @shared.command()
 @click.argument("pack", type=option_types.PackPath())
 @shared.option("--file", "name", help="Print one file of the pack instead.")
+@known_matches.CATALOGUES
 @shared.JSON
-def show(pack: Path, name: str | None, as_json: bool) -> None:
+def show(pack: Path, name: str | None, catalogues: tuple[Path, ...], as_json: bool) -> None:
     """Verify PACK, or the pack of a run directory, against its manifest and print its contents.
 
     A pack may come from a stranger: unsafe names, links, devices and decompression bombs are
@@ -56,6 +57,7 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
         return
     report, trimmed = contents.read_json(run_names.REPORT_DATA_FILE), contents.manifest["trimmed"]
     rows = dict(sorted(contents.sizes.items()))
+    matches = known_matches.find_known_of_record(signature, catalogues)
     if as_json:
         out.RESULTS.print_json(
             {
@@ -67,12 +69,15 @@ def show(pack: Path, name: str | None, as_json: bool) -> None:
                 "report": report,
                 "trimmed": trimmed,
                 "files": rows,
+                "known": [match.to_json() for match in matches],
             }
         )
         return
     from reprokit.cli.shared import print_capture
 
     out.RESULTS.print_line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
+    for match in matches:
+        out.RESULTS.print_line(out.one_line(match.sentence))
     if report:
         print_capture.print_report(report)
     else:

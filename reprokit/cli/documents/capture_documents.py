@@ -11,6 +11,7 @@ from reprokit.cli.documents.study_documents import (
     AblationKeys,
     CpuSeconds,
     JsonObject,
+    KnownKeys,
     MinimizedKeys,
     MissingRow,
     PathText,
@@ -47,6 +48,7 @@ class CaptureDocument(SchemaVersion):
     comparison: Comparison | None
     ablation: AblationKeys | None
     traits: Traits
+    known: list[KnownKeys]
     compile: CompileCosts
     versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
     redacted: Annotated[JsonObject, msgspec.Meta(description="counts of placeholders in the pack")]

@@ -31,8 +31,17 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "check": (study_documents.CheckDocument,),
     "conditions": (study_documents.ConditionsDocument,),
     "env": (pack_documents.EnvironmentDocument, pack_documents.HooksDocument, Gpu),
-    "issue": (pack_documents.IssueDocument, pack_documents.NoIssueDocument),
+    "issue": (
+        pack_documents.IssueDocument,
+        pack_documents.NoIssueDocument,
+        pack_documents.WrittenTestsDocument,
+    ),
     "kernel": (study_documents.KernelDocument,),
+    "known": (
+        study_documents.KnownDocument,
+        study_documents.KnownEntriesDocument,
+        study_documents.ProvedEntriesDocument,
+    ),
     "merge": (capture_documents.MergedRanksDocument,),
     "minimize": (study_documents.MinimizeDocument,),
     "models": (

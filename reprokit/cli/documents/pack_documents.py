@@ -8,6 +8,7 @@ import msgspec
 
 from reprokit.cli.documents.study_documents import (
     JsonObject,
+    KnownKeys,
     MissingRow,
     PathText,
     SchemaVersion,
@@ -28,6 +29,7 @@ class ShowDocument(SchemaVersion):
     report: FromPack
     trimmed: list[str]
     files: Annotated[dict[str, int], msgspec.Meta(description="bytes of each file")]
+    known: list[KnownKeys]
 
 
 class ShownFileDocument(SchemaVersion):
@@ -73,6 +75,30 @@ class IssueDocument(SchemaVersion):
     fields: list[IssueField]
     attach: IssueAttachment
     search: IssueSearch
+    known: Annotated[
+        list[KnownKeys],
+        msgspec.Meta(
+            description="known failures; of the first one, if it is the same, the fields"
+            " are a comment for its issue"
+        ),
+    ]
+
+
+class WrittenTest(TypedDict):
+    """A unit test of a repro."""
+
+    style: Annotated[str, msgspec.Meta(description="pytorch or pytest")]
+    file: Annotated[str, msgspec.Meta(description="a name for the file")]
+    belongs_in: Annotated[str, msgspec.Meta(description="the file of PyTorch's tree, or empty")]
+    path: PathText | None
+    text: str
+
+
+class WrittenTestsDocument(SchemaVersion):
+    """What ``reprokit issue --as-test --json`` prints."""
+
+    pack: PathText
+    tests: list[WrittenTest]
 
 
 class NoIssueDocument(SchemaVersion):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BAR_CHARS = 40
 MAX_FRAMES = 12
+MAX_KNOWN = 3
+"""Limit of printed known failures."""
 MAX_LINE_CHARS, MAX_LABEL_CHARS = 2_000, 40
 MAX_ROWS = 200
 """Limit of printed rows of one list of a report."""
@@ -176,6 +178,9 @@ def print_captured(captured: CaptureResult) -> None:
     for answer in seen.answers:
         row("tested", f"{answer.question}: {answer.answer.splitlines()[-1]}")
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
+    for match in captured.known()[:MAX_KNOWN]:
+        row("known", match.sentence)
+        row("", match.entry.url)
     if captured.model:
         row("model", captured.model)
     if captured.weights:

@@ -170,7 +170,7 @@ class _BugTable:
             " t JOIN signature s ON s.id = t.signature WHERE t.night >= ? GROUP BY s.bug, t.night",
             oldest,
         )
-        self._signatures = self._by_bug("SELECT bug, id, title FROM signature ORDER BY id")
+        self._signatures = self._by_bug("SELECT * FROM signature ORDER BY id")
 
     def _by_bug(self, sql: str, *values: int) -> dict[int, list[sqlite3.Row]]:
         rows: dict[int, list[sqlite3.Row]] = {}
@@ -222,6 +222,7 @@ class _BugTable:
             "signatures": [
                 {"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])
             ],
+            "known": bugs.known_sentences(self._signatures.get(number, ())),
             "trend": trend_of,
             "matrix": self._matrix(places),
             "history": self._history(row["kind"], places),

@@ -90,6 +90,8 @@ class BugReport(TypedDict):
     is_tonight: bool
     torch: list[str]
     signatures: list[SignatureTitle]
+    known: list[str]
+    """The known failures that it matches, one sentence each."""
     trend: list[int]
     matrix: BugMatrix
     history: CostHistory | None

@@ -5,18 +5,22 @@ Nothing is posted, and no address in the pack is used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.shared.contract import run_names
-from reprokit.core.triage import issue_search
+from reprokit.core.triage import issue_search, known_failures
+from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.pack import issue_forms, writer
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.report import markdown
 
 MAX_FIELD_CHARS = 65_536
 """GitHub refuses a body with more characters, over all fields."""
+COMMENT = "comment"
+"""The name of the form of a failure that is known."""
 SEARCH_URL = "https://github.com/search"
 
 
@@ -59,8 +63,13 @@ def why_not_filed(opened: OpenedPack) -> str:
     return responsibility.why_not_filed(opened.verdict)
 
 
-def prepare_filing(opened: OpenedPack) -> FormFiling:
-    """Return what to open, paste, attach and search for."""
+def prepare_filing(opened: OpenedPack, known: Sequence[KnownMatch] = ()) -> FormFiling:
+    """Return what to open, paste, attach and search for.
+
+    A failure that is known gets a comment for its issue instead of an issue.
+    """
+    if known and known[0].how == known_failures.SAME:
+        return _prepare_comment(opened, known[0])
     repository = responsibility.repository_for(opened.verdict)
     form = issue_forms.FORMS[repository]
     fields = []
@@ -75,6 +84,28 @@ def prepare_filing(opened: OpenedPack) -> FormFiling:
         title,
         issue_forms.issue_form_url(title, repository),
         tuple(fields),
+        opened.pack.path.stat().st_size,
+        issue_search.search_query(opened.signature, repository),
+    )
+
+
+def _prepare_comment(opened: OpenedPack, match: KnownMatch) -> FormFiling:
+    """Return the comment for the issue of a known failure, with the texts of an issue."""
+    repository = responsibility.repository_for(opened.verdict)
+    form = issue_forms.FORMS[repository]
+    names = [file for wanted in form.fields.values() for file in wanted]
+    files = tuple(file for file in names if file in opened.pack.files)
+    texts = [opened.pack.files[file].decode("utf-8", "replace").strip() for file in files]
+    entry = match.entry
+    known = f" The catalogue of reprokit says: {entry.versions}." if entry.versions else ""
+    shown = markdown.one_line(opened.signature.title, 200)
+    intro = f"The failure of this issue occurs here: {markdown.code_span(shown)}."
+    body = "\n\n".join([f"{intro}{known}", *texts]) + "\n"
+    return FormFiling(
+        COMMENT,
+        f"comment on {entry.issue}: {entry.title}",
+        f"{entry.url}#issue-comment-box",
+        (FormField("Comment", files, body if files else ""),),
         opened.pack.path.stat().st_size,
         issue_search.search_query(opened.signature, repository),
     )

@@ -11,9 +11,13 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.growth import costs
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.events import Torch
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
-from reprokit.core.triage import traits
+from reprokit.core.triage import known_failures, traits
+from reprokit.core.triage.known_failures import KnownMatch
+from reprokit.core.triage.likeness import Traits
+from reprokit.host.catalogue import catalogue_files
 from reprokit.host.environment.machine_facts import MachineFacts
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.pack import reopen
@@ -52,6 +56,15 @@ class CaptureResult:
     """Seconds from the start of the capture to its pack."""
     versions: dict[str, str] = field(default_factory=dict)
     """The versions of ``torch`` and ``triton`` of the target, where they are known."""
+    catalogues: tuple[Path, ...] = ()
+    """Folders of further catalogues of known failures."""
+
+    def known(self) -> list[KnownMatch]:
+        """Return the known failures that the failure matches, the best first."""
+        if not kind_named(self.verdict.kind).is_failure:
+            return []
+        entries = catalogue_files.all_entries(self.catalogues)
+        return known_failures.find_known_failures(self.signature, self._traits(), entries)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints; later versions only add keys."""
@@ -74,9 +87,8 @@ class CaptureResult:
             "minimized": reopen.minimize_document(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "ablation": self.ablation.to_json() if self.ablation else None,
-            "traits": to_json(
-                traits.traits_of_failure(verdict, self.seen, signature, self._first_failing_part())
-            ),
+            "traits": to_json(self._traits()),
+            "known": [match.to_json() for match in self.known()],
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
             "redacted": self.hidden,
@@ -86,9 +98,10 @@ class CaptureResult:
             "peak_rss_bytes": self.seen.peak_rss_bytes,
         }
 
-    def _first_failing_part(self) -> str:
+    def _traits(self) -> Traits:
         first = self.ablation.first_failing if self.ablation else None
-        return first.part if first else ""
+        part = first.part if first else ""
+        return traits.traits_of_failure(self.verdict, self.seen, self.signature, part)
 
 
 def phases_of(journals: Journals, outcome: RunOutcome) -> dict[str, float]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 from reprokit.core.records.process_state import describe_exit
@@ -26,11 +27,12 @@ def run_for_output(
     timeout_s: float,
     variables: dict[str, str] | None = None,
     folders: tuple[Path, ...] = (),
+    statuses: Collection[int] = (0,),
 ) -> str:
     """Return the stdout of ``command``. Kill its process group after ``timeout_s``.
 
     ``variables`` are added to the environment. If reprokit is killed, the guardian deletes
-    ``folders``. Raises CommandFailed.
+    ``folders``. Raises CommandFailed, also for an exit status that is not one of ``statuses``.
     """
     environ = {
         k: v
@@ -41,14 +43,19 @@ def run_for_output(
     guardian = guardian_client.watch_run_id(run_id, folders)
     try:
         return _communicate(
-            command, timeout_s, {**environ, **(variables or {}), run_names.RUN_ID_VARIABLE: run_id}
+            command,
+            timeout_s,
+            {**environ, **(variables or {}), run_names.RUN_ID_VARIABLE: run_id},
+            statuses,
         )
     finally:
         if guardian is not None:
             guardian.dismiss()
 
 
-def _communicate(command: list[str], timeout_s: float, environ: dict[str, str]) -> str:
+def _communicate(
+    command: list[str], timeout_s: float, environ: dict[str, str], statuses: Collection[int]
+) -> str:
     try:
         child = subprocess.Popen(
             command,
@@ -69,7 +76,7 @@ def _communicate(command: list[str], timeout_s: float, environ: dict[str, str]) 
     finally:
         _end(child)
         _running.discard(child)
-    if child.returncode:
+    if child.returncode not in statuses:
         errors = err.decode("utf-8", "replace").strip().splitlines()
         reason = (
             cuts.cut_head(errors[-1], 300)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprokit.core.records.finding import identity_of_title
+from reprokit.core.records.finding import Signature, identity_of_title
 from reprokit.core.shared.errors import BadInput
-from reprokit.core.triage import likeness, status
+from reprokit.core.triage import known_failures, likeness, status
+from reprokit.host.catalogue import catalogue_files
 from reprokit.host.nightly.ledger.database import Ledger
 
 REFUSED_EVENT = "refused"
 """The event of a nightly run for a file of a job that does not agree with the schema."""
 MAX_COMPARED_BUGS = 2_000
 """The number of other bugs with which a new bug is compared: those that were seen last."""
+MAX_KNOWN = 2
+"""Limit of the known failures that are named for one bug."""
 
 
 def close_night(ledger: Ledger, night: int, state: str, note: str = "") -> None:
@@ -351,3 +354,15 @@ def last_night(ledger: Ledger) -> int:
     """Return the number of the last nightly run; 0 before the first."""
     row = ledger.fetch_one("SELECT max(id) AS id FROM night")
     return int(row["id"] or 0) if row else 0
+
+
+def known_sentences(signatures: Iterable[sqlite3.Row]) -> list[str]:
+    """Return what the catalogue of known failures says about the signatures of a bug."""
+    sentences: dict[str, None] = {}
+    for row in signatures:
+        signature = Signature(row["id"], row["title"], row["algorithm"])
+        traits = traits_from_json(json.loads(row["traits"]))
+        entries = catalogue_files.own_catalogue()
+        for match in known_failures.find_known_failures(signature, traits, entries):
+            sentences[match.sentence] = None
+    return [*sentences][:MAX_KNOWN]

@@ -1,0 +1,284 @@
+"""Known failures: what an entry of the catalogue says, and which entries a failure matches.
+
+An entry has the failures that its program showed with each version of torch. A failure with the
+signature of one of them is the known one. Other failures are compared by their traits; the result
+is a proposal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from reprokit.core.records.finding import Signature, identity_of_title
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
+from reprokit.core.shared.contract.serialize import from_json
+from reprokit.core.triage import likeness
+from reprokit.core.triage.likeness import Traits
+
+How = Literal["same", "likely", "similar"]
+"""The same signature, traits that almost agree, and traits of which many agree."""
+SAME: Final = "same"
+LIKELY: Final = "likely"
+SIMILAR: Final = "similar"
+MIN_LIKELY_SCORE = 0.9
+SHARED_SCORE = 0.95
+"""The likeness of failures that share a signature with a failure that is known too."""
+VAGUE_SCORE = 0.8
+"""The likeness of failures whose common signature is that of many bugs."""
+MAX_MATCHES = 5
+MIN_WORD_SCORE = 0.5
+FAILS, PASSES = "fails", "passes"
+_ISSUE = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)?#?(?P<number>\d{3,7})")
+_WORD = re.compile(r"[a-z0-9_]{3,}")
+
+
+@dataclass(frozen=True)
+class ProvedRun:
+    """How the program of an entry ended with one version of torch."""
+
+    torch: str
+    answer: str
+    """``fails``, ``passes``, or ``different: TITLE``."""
+    date: str = ""
+    python: str = ""
+    algorithm: int = 0
+    """Of the signature; 0 where nothing failed."""
+    signature: str = ""
+    title: str = ""
+    frames: tuple[str, ...] = ()
+    """``file:function`` of the compiler's frames, innermost first."""
+    workaround: str = ""
+    """Whether the workaround avoids the failure: ``works``, ``fails``, or empty if not tried."""
+
+    def traits(self) -> Traits:
+        """Return the traits that are compared with those of a failure."""
+        return traits_of_title(self.title, self.frames)
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """One entry of a catalogue."""
+
+    issue: str
+    """``OWNER/REPOSITORY#NUMBER``."""
+    title: str
+    """What fails, in words."""
+    kind: str
+    component: str
+    """The part of the compiler that is responsible."""
+    program: str = ""
+    state: str = "unknown"
+    """``open``, ``closed`` or ``unknown``: of the issue when the entry was written."""
+    conditions: str = ""
+    """What the failure needs, in words; empty for a CPU without requirements."""
+    gpu: str = ""
+    """The name of a GPU to simulate; empty for the CPU."""
+    workaround: str = ""
+    """What avoids the failure: lines of Python that begin the program, or words."""
+    workaround_cost: str = ""
+    runs: tuple[ProvedRun, ...] = ()
+    origin: str = ""
+    """The catalogue; empty for the one of reprokit."""
+
+    @property
+    def url(self) -> str:
+        """The address of the issue on GitHub."""
+        repository, _, number = self.issue.partition("#")
+        return f"https://github.com/{repository}/issues/{number}"
+
+    @property
+    def failing(self) -> tuple[ProvedRun, ...]:
+        """The runs that showed the failure, the oldest version of torch first."""
+        return self._sorted(FAILS)
+
+    @property
+    def first_bad(self) -> str:
+        """The oldest version that was tried and fails; empty if none does."""
+        return self.failing[0].torch if self.failing else ""
+
+    @property
+    def last_good(self) -> str:
+        """The newest version below ``first_bad`` that passes; empty if none does."""
+        first = version_key(self.first_bad)
+        older = [run for run in self._sorted(PASSES) if version_key(run.torch) < first]
+        return older[-1].torch if older else ""
+
+    @property
+    def fixed_in(self) -> str:
+        """The oldest version above all failing ones that passes; empty if none does."""
+        if not self.failing:
+            return ""
+        last = version_key(self.failing[-1].torch)
+        newer = [run for run in self._sorted(PASSES) if version_key(run.torch) > last]
+        return newer[0].torch if newer else ""
+
+    @property
+    def versions(self) -> str:
+        """The versions of torch that fail, in words; empty if none was proved."""
+        if not self.failing:
+            return ""
+        since = f"since {self.first_bad}" if self.last_good else f"with {self.first_bad}"
+        last = self.failing[-1].torch
+        until = f", fixed in {self.fixed_in}" if self.fixed_in else ""
+        if not until and last != self.first_bad:
+            until = f", also with {last}"
+        return f"fails {since}{until}"
+
+    def _sorted(self, answer: str) -> tuple[ProvedRun, ...]:
+        runs = (run for run in self.runs if run.answer == answer)
+        return tuple(sorted(runs, key=lambda run: version_key(run.torch)))
+
+
+@dataclass(frozen=True)
+class KnownMatch:
+    """An entry that a failure matches."""
+
+    entry: KnownFailure
+    how: How
+    score: float
+    shared: tuple[str, ...] = ()
+    """What both have in common, in words."""
+    differs: tuple[str, ...] = ()
+    """What differs, in words."""
+
+    @property
+    def sentence(self) -> str:
+        """The entry in one line."""
+        entry = self.entry
+        facts = [entry.state] if entry.state != "unknown" else []
+        facts += [text for text in (entry.versions, entry.component) if text]
+        head = {SAME: "known", LIKELY: "probably known", SIMILAR: "similar"}[self.how]
+        avoid = f" Avoid it with: {entry.workaround}" if entry.workaround else ""
+        return f"{head}: {entry.issue} ({'; '.join(facts)}): {entry.title}.{avoid}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of a match."""
+        entry = self.entry
+        return {
+            "issue": entry.issue,
+            "url": entry.url,
+            "title": entry.title,
+            "how": self.how,
+            "score": self.score,
+            "shared": list(self.shared),
+            "differs": list(self.differs),
+            "state": entry.state,
+            "component": entry.component,
+            "conditions": entry.conditions,
+            "first_bad": entry.first_bad,
+            "fixed_in": entry.fixed_in,
+            "workaround": entry.workaround,
+            "workaround_cost": entry.workaround_cost,
+            "origin": entry.origin,
+        }
+
+
+def traits_of_title(title: str, frames: tuple[str, ...] = ()) -> Traits:
+    """Return the traits that the title of a signature shows."""
+    parts = identity_of_title(title)
+    is_silent = parts.kind in ("wrong-result", "hang", "slow-compile", NONDETERMINISTIC)
+    return Traits(
+        parts.kind,
+        parts.phase,
+        message="" if is_silent else parts.what,
+        frames=frames,
+        operator=parts.place if parts.kind == "wrong-result" else "",
+    )
+
+
+def read_known_failure(document: object, origin: str = "") -> KnownFailure:
+    """Return the entry of a TOML document; raises ValueError for a damaged one."""
+    entry: KnownFailure = from_json(KnownFailure, document)
+    if not _ISSUE.fullmatch(entry.issue) or "#" not in entry.issue:
+        raise ValueError(f"issue = {entry.issue!a} is not OWNER/REPOSITORY#NUMBER")
+    if not entry.title or not entry.kind:
+        raise ValueError("it has no title or no kind")
+    return KnownFailure(**{**vars(entry), "origin": origin})
+
+
+def find_known_failures(
+    signature: Signature, traits: Traits, entries: Iterable[KnownFailure]
+) -> list[KnownMatch]:
+    """Return the entries that a failure matches, the best first, at most ``MAX_MATCHES``."""
+    matches = []
+    for entry in entries:
+        best = max(
+            (_match(entry, run, signature, traits) for run in entry.failing),
+            key=lambda match: match.score,
+            default=None,
+        )
+        if best is not None and best.score >= likeness.MIN_PROPOSED_SCORE:
+            matches.append(best)
+    same = [match for match in matches if match.how == SAME]
+    if len(same) > 1:  # the signature does not tell these failures apart
+        same = [dataclasses.replace(m, how=LIKELY, score=SHARED_SCORE) for m in same]
+    return sorted(same or matches, key=lambda match: -match.score)[:MAX_MATCHES]
+
+
+def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
+    if (run.signature, run.algorithm) == (signature.id, signature.algorithm):
+        if is_vague(run.title):
+            return KnownMatch(entry, SIMILAR, VAGUE_SCORE, ("the signature, which is vague",))
+        return KnownMatch(entry, SAME, 1.0, ("the signature",))
+    of_run = run.traits()
+    alike = likeness.compare_traits(traits, of_run)
+    how: How = LIKELY if alike.score >= MIN_LIKELY_SCORE else SIMILAR
+    differs = tuple(
+        f"{name}: {ours} here, {theirs} there"
+        for name, ours, theirs in (
+            ("phase", traits.phase, of_run.phase),
+            ("operator", traits.operator, of_run.operator),
+        )
+        if ours and theirs and ours != theirs
+    )
+    return KnownMatch(entry, how, min(alike.score, 0.999), alike.shared, differs)
+
+
+def is_vague(title: str) -> bool:
+    """Return whether a signature is that of many bugs: a crash in generated code, or without any
+    frame, says nothing about its cause.
+    """
+    parts = identity_of_title(title)
+    frames = [frame for frame in parts.place.split(" < ") if frame]
+    return parts.kind == "crash" and all(frame.startswith("<generated>") for frame in frames)
+
+
+def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[KnownMatch]:
+    """Return the entries that a text names: a signature, the number of an issue, or words."""
+    wanted = text.strip()
+    if named := _ISSUE.fullmatch(wanted.removeprefix("pytorch#")):
+        found = [
+            entry
+            for entry in entries
+            if entry.issue.endswith(f"#{named['number']}")
+            and entry.issue.startswith(named["repository"] or "")
+        ]
+        if found:
+            return [KnownMatch(entry, SAME, 1.0, ("the issue",)) for entry in found]
+    by_signature = [e for e in entries if any(run.signature == wanted for run in e.runs)]
+    if by_signature:
+        return [KnownMatch(entry, SAME, 1.0, ("the signature",)) for entry in by_signature]
+    words = set(_WORD.findall(wanted.lower()))
+    matches = [KnownMatch(entry, SIMILAR, _share_of_words(words, entry)) for entry in entries]
+    better = [match for match in matches if match.score >= MIN_WORD_SCORE]
+    return sorted(better, key=lambda match: -match.score)[:MAX_MATCHES]
+
+
+def _share_of_words(words: set[str], entry: KnownFailure) -> float:
+    """Return the share of ``words`` that an entry has, also in a slightly different form."""
+    titles = " ".join([entry.title, entry.component, *(run.title for run in entry.runs)])
+    own = sorted(set(_WORD.findall(titles.lower())))
+    if not words or not own:
+        return 0.0
+    hits = sum(bool(difflib.get_close_matches(word, own, 1, 0.85)) for word in words)
+    return round(hits / len(words), 3)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for sorting; nothing for an empty one."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])

@@ -1,0 +1,4 @@
+"""The catalogue of known failures: reads its entries, and proves them.
+
+It must not import nightly.
+"""

@@ -1,0 +1,138 @@
+"""What an entry of a catalogue says, and which entries a failure matches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from reprokit.core.records.finding import Signature
+from reprokit.core.triage import known_failures
+from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
+
+TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
+FRAMES = ("torch/_inductor/loop_body.py:LoopBody.get_read_expr", "torch/_inductor/codegen/cpp.py:f")
+
+
+def _run(torch: str, answer: str = "fails") -> ProvedRun:
+    if answer != "fails":
+        return ProvedRun(torch, answer)
+    return ProvedRun(
+        torch, answer, algorithm=6, signature="aaaaaaaaaaaa", title=TITLE, frames=FRAMES
+    )
+
+
+def _entry(number: int = 196570, *runs: ProvedRun) -> KnownFailure:
+    title = "KeyError of a buffer when loops are fused"
+    return KnownFailure(
+        f"pytorch/pytorch#{number}", title, "exception", "inductor", runs=runs or (_run("2.13.0"),)
+    )
+
+
+def test_the_versions_follow_from_the_runs() -> None:
+    entry = _entry(
+        1234, _run("2.14.1"), _run("2.9.1", "passes"), _run("2.15.0", "passes"), _run("2.10.0")
+    )
+    assert (entry.last_good, entry.first_bad, entry.fixed_in) == ("2.9.1", "2.10.0", "2.15.0")
+    assert entry.versions == "fails since 2.10.0, fixed in 2.15.0"
+    always = _entry(1234, _run("2.9.1"), _run("2.15.0"))
+    assert (always.first_bad, always.last_good, always.fixed_in) == ("2.9.1", "", "")
+    assert always.versions == "fails with 2.9.1, also with 2.15.0"
+    never = _entry(1234, _run("2.13.0", "passes"))
+    assert (never.versions, never.fixed_in) == ("", "")
+
+
+def test_the_same_signature_hides_what_is_only_similar() -> None:
+    other = dataclasses.replace(_run("2.13.0"), signature="bbbbbbbbbbbb")
+    entries = [_entry(1111, other), _entry(2222)]
+    traits = known_failures.traits_of_title(TITLE, FRAMES)
+    (match,) = known_failures.find_known_failures(
+        Signature("aaaaaaaaaaaa", TITLE, 6), traits, entries
+    )
+    assert (match.entry.issue, match.how, match.score) == ("pytorch/pytorch#2222", "same", 1.0)
+    assert match.sentence == (
+        "known: pytorch/pytorch#2222 (fails with 2.13.0; inductor): KeyError of a buffer when loops"
+        " are fused."
+    )
+
+
+def test_a_signature_of_two_entries_is_only_likely() -> None:
+    traits = known_failures.traits_of_title(TITLE, FRAMES)
+    signature = Signature("aaaaaaaaaaaa", TITLE, 6)
+    matches = known_failures.find_known_failures(signature, traits, [_entry(1111), _entry(2222)])
+    assert [match.how for match in matches] == ["likely", "likely"]
+
+
+def test_a_crash_in_generated_code_is_never_called_known() -> None:
+    """Many bugs have this signature."""
+    title = "crash: kernel-run | SIGSEGV in <generated>:call"
+    run = dataclasses.replace(_run("2.13.0"), title=title, frames=("<generated>:call",))
+    (match,) = known_failures.find_known_failures(
+        Signature("aaaaaaaaaaaa", title, 6),
+        known_failures.traits_of_title(title),
+        [_entry(1000, run)],
+    )
+    assert match.how == "similar"
+    assert known_failures.is_vague("crash: lowering | SIGSEGV")
+    assert not known_failures.is_vague("crash: lowering | SIGABRT in torch/_inductor/a.py:f")
+
+
+def test_a_signature_of_different_rules_is_not_the_same() -> None:
+    traits = known_failures.traits_of_title(TITLE, FRAMES)
+    signature = Signature("aaaaaaaaaaaa", TITLE, 7)
+    (match,) = known_failures.find_known_failures(signature, traits, [_entry()])
+    assert match.how == "likely" and match.score < 1.0
+    assert any("frames in common" in shared for shared in match.shared)
+
+
+def test_a_different_phase_is_named_as_a_difference() -> None:
+    traits = known_failures.traits_of_title(TITLE.replace("codegen", "lowering"), FRAMES[:1])
+    (match,) = known_failures.find_known_failures(Signature("c", "t", 6), traits, [_entry()])
+    assert match.how == "similar" and match.differs == ("phase: lowering here, codegen there",)
+
+
+def test_nothing_in_common_is_no_match() -> None:
+    traits = known_failures.traits_of_title("exception: codegen | ValueError: no such thing @ x")
+    assert not known_failures.find_known_failures(Signature("c", "t", 6), traits, [_entry()])
+    passing = _entry(1234, _run("2.13.0", "passes"))
+    traits = known_failures.traits_of_title(TITLE, FRAMES)
+    signature = Signature("aaaaaaaaaaaa", TITLE, 6)
+    assert not known_failures.find_known_failures(signature, traits, [passing])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "196570",
+        "#196570",
+        "pytorch#196570",
+        "pytorch/pytorch#196570",
+        "aaaaaaaaaaaa",
+        "KeyError buf loop fused",
+    ],
+)
+def test_an_entry_is_found_by_number_signature_and_words(text: str) -> None:
+    entries = [_entry(), _entry(123456, _run("2.9.1", "passes"))]
+    matches = known_failures.search_known_failures(text, entries)
+    assert matches[0].entry.issue == "pytorch/pytorch#196570"
+
+
+def test_unrelated_words_find_nothing() -> None:
+    assert not known_failures.search_known_failures("segmentation fault in sparse", [_entry()])
+    assert not known_failures.search_known_failures("", [_entry()])
+    assert not known_failures.search_known_failures("999999", [_entry()])
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"issue": "pytorch/pytorch#1234"}, "missing"),
+        ({"issue": "1234", "title": "t", "kind": "k", "component": "c"}, "is not OWNER/"),
+        ({"issue": "a/b#1234", "title": "", "kind": "k", "component": "c"}, "no title"),
+        ({"issue": "a/b#1234", "title": 3, "kind": "k", "component": "c"}, "not of type str"),
+        ([], "not of type KnownFailure"),
+    ],
+)
+def test_a_damaged_entry_is_refused(document: object, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        known_failures.read_known_failure(document)
