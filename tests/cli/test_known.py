@@ -55,7 +55,7 @@ def own_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The catalogue of a team, with one entry that was proved."""
     folder = tmp_path_factory.mktemp("catalogue")
     (folder / "models-7000.toml").write_text(OWN)
-    words = ("--prove", "7000", "--catalogue", folder, "--write", folder)
+    words = ("--prove", "7000", "--catalogue", folder, "--write", folder, "--yes")
     done = reprokit("known", "--json", *words, "--python", sys.executable)
     assert done.status == 0, done.out + done.err
     (row,) = done.json["proved"]
@@ -99,7 +99,9 @@ def test_a_team_has_its_own_entries(own_catalogue: Path, tmp_path: Path) -> None
     (known,) = done.json["known"]
     assert (known["issue"], known["how"]) == ("team/models#7000", "same")
     assert known["origin"] == str(own_catalogue)
-    (tmp_path / "reprokit.toml").write_text(f"[known]\ncatalogue = ['{own_catalogue}']\n")
+    (tmp_path / "reprokit.toml").write_text(
+        f"catalogue = ['{own_catalogue}']\npython = '{sys.executable}'\n"
+    )
     asked = reprokit("known", done.json["pack"], cwd=tmp_path)
     assert asked.status == 0, asked.out + asked.err
     assert "known: team/models#7000 (open; fails with " in asked.out
@@ -115,7 +117,9 @@ def test_an_entry_that_is_no_longer_true_fails(own_catalogue: Path, tmp_path: Pa
         text.replace('raise NotImplementedError("no', '("no')
     )
     words = ("7000", "--catalogue", tmp_path, "--python", sys.executable)
-    done = reprokit("known", "--prove", *words)
+    refused = reprokit("known", "--prove", *words)
+    assert refused.status == 2 and "add --yes to run them" in refused.err
+    done = reprokit("known", "--prove", "--yes", *words)
     assert done.status == 1, done.out + done.err
     assert "passes, and the entry says: fails" in done.err
     assert "0 of 1 runs are as the catalogue says" in done.out
@@ -129,6 +133,8 @@ def test_entries_are_found_by_number_and_words(own_catalogue: Path) -> None:
     assert by_words.json["matches"][0]["issue"] == "team/models#7000"
     nothing = reprokit("known", "zebras cross roads")
     assert nothing.status == 1 and "not known" in nothing.out
+    message = "RuntimeError: " + "no such thing " * 60
+    assert reprokit("known", message).status == 1
     rows = reprokit("known", "--json").json["entries"]
     assert len(rows) >= 60 and "pytorch/pytorch#196570" in {row["issue"] for row in rows}
 
@@ -138,6 +144,7 @@ def test_entries_are_found_by_number_and_words(own_catalogue: Path) -> None:
     [
         (["--catalogue", "/no/such"], "/no/such is no catalogue"),
         (["--python", sys.executable], "--python and --write need --prove"),
+        (["absent.tar.gz"], "absent.tar.gz"),
         (["--prove", "zebras"], "no entry of the catalogue matches 'zebras'"),
     ],
 )

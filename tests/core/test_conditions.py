@@ -136,7 +136,7 @@ def test_a_repro_starts_itself_again_with_a_hash_seed_that_fails() -> None:
 def test_other_allocators_and_warm_caches_are_asked_by_the_command() -> None:
     machine = Machine(allocators=("libjemalloc.so.2",))
     usual = {c.name for c in known_conditions.conditions_of_environment(machine)}
-    thorough = known_conditions.conditions_of_environment(machine, is_thorough=True)
+    thorough = known_conditions.conditions_asked_alone(machine)
     more = {c.name: c for c in thorough if c.name not in usual}
     assert set(more) == {"compiler cache", "allocator (libjemalloc.so.2)"}
     assert condition_lines.variables_of([more["allocator (libjemalloc.so.2)"]]) == {

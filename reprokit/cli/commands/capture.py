@@ -183,7 +183,7 @@ def capture(
 
     try:
         request = read_request(ctx, target, rest, model, options)
-        catalogue_files.all_entries(catalogues)  # a damaged one is refused before the run
+        entries = catalogue_files.all_entries(catalogues)  # a damaged one is refused first
         is_command = request.target.kind == "command"
         with terminal.LiveStatus(is_quiet=as_json, is_plain=is_command) as live:
             streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
@@ -201,7 +201,7 @@ def capture(
 
             out.RESULTS.print_json(capture_documents.refuse_capture(problem.code, str(problem)))
         raise
-    captured.catalogues = catalogues
+    captured.catalogue = entries
     if as_json:
         out.RESULTS.print_json(captured.to_json())
     else:

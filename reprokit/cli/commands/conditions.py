@@ -165,7 +165,8 @@ def _print(document: ConditionsDocument) -> None:
     else:
         changed = [(_changed(row["changed"]), _SAYS[row["answer"]]) for row in found["tried"]]
         rows = [*changed, *rows]
-    out.RESULTS.print_table(("changed, or place", "result"), rows)
+    if rows:
+        out.RESULTS.print_table(("changed, or place", "result"), rows)
     if found is not None:
         out.RESULTS.print_line((found["sentence"], "bold"))
     if found is not None and found["lines"]:

@@ -84,6 +84,7 @@ def issue(
                 "pack": str(pack),
                 "is_bug": True,
                 "form": filing.form,
+                "begin_with": filing.begin_with,
                 "title": filing.title,
                 "url": filing.url,
                 "fields": [
@@ -102,7 +103,7 @@ def issue(
         )
     else:
         for match in matches:
-            out.RESULTS.print_line((match.sentence, "bold"))
+            out.RESULTS.print_line((out.one_line(match.sentence), "bold"))
         _print_filing(filing, pack, written)
 
 
@@ -118,7 +119,7 @@ def _print_tests(
         raise BadInput(f"{path} has no proved repro, of which a test could be made")
     if same_failure.needs_cache(opened.signature):
         raise BadInput(f"{path} has a repro of two processes, which cannot become a test")
-    if opened.kernel or opened.gpu or "simulate" in opened.repro:
+    if opened.kernel or opened.gpu or "reprokit" in opened.repro:
         raise BadInput(f"{path} needs reprokit's simulation of a GPU, which a test does not have")
     matches = known_matches.find_known_of_pack(opened, catalogues)
     is_known = bool(matches) and matches[0].how == known_failures.SAME
@@ -188,8 +189,10 @@ def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> No
         ("search first", filing.query),
         ("", filing.search_url),
         ("open", filing.url),
-        ("title", filing.title),
+        ("comment on" if filing.begin_with else "title", filing.title),
     ]
+    if filing.begin_with:
+        rows.append(("begin with", filing.begin_with))
     for field in filing.fields:
         texts = " and ".join(field.files) or "nothing: the pack has no text for it"
         rows.append((field.name, written.get(field.name) or texts))
@@ -209,7 +212,5 @@ def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> No
             f"reprokit show {pack} --file NAME prints one of these texts, --output-dir writes them"
             " all."
         )
-    out.RESULTS.print_line(
-        "Replace the comment at the start of the description by your own sentence. Nothing was"
-        " posted."
-    )
+    own = "" if filing.begin_with else "Replace the comment at the start by your own sentence. "
+    out.RESULTS.print_line(f"{own}Nothing was posted.")

@@ -10,6 +10,7 @@ import click
 
 from reprokit.cli.shared import known_matches, option_types, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.command_classes import is_given
 
 if TYPE_CHECKING:
     from reprokit.core.triage.known_failures import KnownFailure, KnownMatch
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     metavar="FOLDER",
     help="With --prove: write the entries, with what happened, to FOLDER.",
 )
+@shared.YES
 @shared.JSON
 @click.pass_context
 def known(
@@ -50,6 +52,7 @@ def known(
     prove: bool,
     pythons: tuple[str, ...],
     folder: Path | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Say whether a failure is known: its issue, the versions that fail, and what avoids it.
@@ -67,7 +70,7 @@ def known(
     from reprokit.core.triage import known_failures
     from reprokit.host.catalogue import catalogue_files
 
-    if (pythons or folder) and not prove:
+    if (folder or is_given(ctx, "pythons")) and not prove:
         raise BadInput("--python and --write need --prove")
     entries = catalogue_files.all_entries(catalogues)
     if prove:
@@ -77,11 +80,17 @@ def known(
             chosen = [match.entry for match in found]
         if not chosen:
             raise BadInput(f"no entry of the catalogue matches {failure!r}")
+        strangers = [entry for entry in chosen if entry.origin and entry.program]
+        if strangers and not yes:
+            raise BadInput(
+                f"{strangers[0].origin} has {len(strangers)} programs that a stranger may have"
+                " written; read them and add --yes to run them"
+            )
         ctx.exit(_prove(chosen, pythons, folder, as_json))
     if failure is None:
         _list_entries(entries, as_json)
         ctx.exit(0)
-    if Path(failure).exists():
+    if _is_path(failure):
         matches = _matches_of_pack(Path(failure), catalogues)
     else:
         matches = known_failures.search_known_failures(failure, entries)
@@ -90,6 +99,14 @@ def known(
     else:
         print_matches(matches)
     ctx.exit(0 if any(match.how != known_failures.SIMILAR for match in matches) else 1)
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text names a pack or a run directory; a long text names nothing."""
+    try:
+        return text.endswith(".tar.gz") or Path(text).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _matches_of_pack(path: Path, catalogues: Sequence[Path]) -> list[KnownMatch]:
@@ -104,12 +121,11 @@ def print_matches(matches: Sequence[KnownMatch]) -> None:
     if not matches:
         out.RESULTS.print_line("not known: no entry of the catalogue is like it")
     for match in matches:
-        out.RESULTS.print_line((match.sentence, "bold"))
+        out.RESULTS.print_line((out.one_line(match.sentence), "bold"))
         out.RESULTS.print_line(f"  {match.entry.url}")
-        if match.shared:
-            out.RESULTS.print_line(f"  agrees: {'; '.join(filter(None, match.shared))}")
-        if match.differs:
-            out.RESULTS.print_line(f"  differs: {'; '.join(match.differs)}")
+        for word, rows in (("agrees", match.shared), ("differs", match.differs)):
+            if any(rows):
+                out.RESULTS.print_line(out.one_line(f"  {word}: {'; '.join(filter(None, rows))}"))
 
 
 def _list_entries(entries: Sequence[KnownFailure], as_json: bool) -> None:
@@ -151,21 +167,21 @@ def _prove(
     from reprokit.host.system.progress import OperationStatus
 
     proved: list[ProvedEntry] = []
-    latest = list(entries)
+    latest = {entry.issue: entry for entry in entries}
     with terminal.LiveStatus(is_quiet=as_json) as live:
         for python in pythons or ("",):
             checked = shared.interpreter_option(python or None)
-            status = OperationStatus(f"proving the catalogue with {checked}", total=len(latest))
+            status = OperationStatus(f"proving the catalogue with {checked}", total=len(entries))
             try:
-                for one in prove_entries.prove_entries(latest, checked):
+                for one in prove_entries.prove_entries(entries, checked):
                     status.done += 1
                     status.trying = one.entry.issue
                     live.show_status(status)
                     live.show_message(_line_of(one))
                     proved.append(one)
-                    latest = [one.updated() if e is one.entry else e for e in latest]
+                    entry = one.updated(latest[one.entry.issue])
+                    latest[entry.issue] = entry
                     if folder is not None:
-                        entry = one.updated()
                         folder.mkdir(parents=True, exist_ok=True)
                         path = folder / catalogue_files.file_name(entry)
                         catalogue_files.write_entry(entry, path)

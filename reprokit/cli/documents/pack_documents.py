@@ -70,6 +70,9 @@ class IssueDocument(SchemaVersion):
     pack: PathText
     is_bug: Literal[True]
     form: str
+    begin_with: Annotated[
+        str, msgspec.Meta(description="the first sentences of a comment; empty for an issue")
+    ]
     title: str
     url: str
     fields: list[IssueField]

@@ -17,6 +17,7 @@ from reprokit.cli.shared import config_file, out
 COMMON_OPTIONS = (
     "ablate",
     "budget",
+    "catalogue",
     "color",
     "compare",
     "cores",

@@ -179,7 +179,7 @@ def print_captured(captured: CaptureResult) -> None:
         row("tested", f"{answer.question}: {answer.answer.splitlines()[-1]}")
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
     for match in captured.known()[:MAX_KNOWN]:
-        row("known", match.sentence)
+        row("known", one_line(match.sentence))
         row("", match.entry.url)
     if captured.model:
         row("model", captured.model)

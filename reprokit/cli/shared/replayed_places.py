@@ -80,7 +80,7 @@ def check_devices(places: Sequence[Place], opened: reopen.OpenedPack) -> None:
     from reprokit.host.minimize import rerun_repro
 
     for place in places:
-        rerun_repro.check_device(place, opened.verdict)
+        rerun_repro.check_device(place, opened.program, opened.verdict)
 
 
 def replay_in_places(

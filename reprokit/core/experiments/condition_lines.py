@@ -12,6 +12,8 @@ from reprokit.core.experiments.failure_conditions import Answer, Condition, Cond
 from reprokit.core.judge import same_failure
 from reprokit.core.records.process_state import UNMET_STATUS, UNMET_WORDS
 
+_HASH_SEED = re.compile(r'os\.environ\["PYTHONHASHSEED"\] = "(\d+)"\n    os\.execv')
+
 
 def with_lines(text: str, lines: Sequence[str]) -> str:
     """Return a program with more lines after its last import of torch.
@@ -68,6 +70,12 @@ def on_device(text: str, device: str) -> str:
     changed = "".join(rows)
     lines = ['torch.set_default_device("cuda")'] if device == "cuda" else []
     return with_lines(changed, lines)
+
+
+def hash_seed_of(text: str) -> str:
+    """Return the hash seed with which a program starts itself again; empty if it does not."""
+    match = _HASH_SEED.search(text)
+    return match[1] if match else ""
 
 
 def lines_of(changed: Collection[Condition]) -> list[str]:

@@ -188,32 +188,33 @@ def _is_set_by(text: str, condition: Condition) -> bool:
     return re.search(rf"{re.escape(line.partition(' =')[0])}\s*=(?!=)", text) is not None
 
 
-def conditions_of_environment(machine: Machine, is_thorough: bool = False) -> tuple[Condition, ...]:
-    """Return the conditions that only a fresh process can change.
-
-    Those of ``is_thorough`` take two runs each, or are seldom needed.
+def conditions_of_environment(machine: Machine, text: str = "") -> tuple[Condition, ...]:
+    """Return the conditions that only a fresh process can change, and that the program ``text``
+    does not set itself.
     """
-    of_all: tuple[Condition, ...] = _OF_ENVIRONMENT
-    if is_thorough:
-        warm = Change("filled by a run before", is_warm=True)
-        of_all += (Condition("compiler cache", "empty", (warm,)),)
-        of_all += tuple(
-            Condition(
-                f"allocator ({library})",
-                "malloc of the C library",
-                (Change(library, variables={"LD_PRELOAD": library}),),
-            )
-            for library in machine.allocators
+    found = [*_OF_ENVIRONMENT]
+    if machine.capability != "DEFAULT":
+        levels = ("default", *(["avx2"] * machine.capability.startswith("AVX512")))
+        changes = tuple(
+            Change({"default": "none"}.get(level, level), variables={"ATEN_CPU_CAPABILITY": level})
+            for level in levels
         )
-    if machine.capability == "DEFAULT":
-        return of_all
-    levels = ("default", *(["avx2"] * machine.capability.startswith("AVX512")))
-    changes = tuple(
-        Change({"default": "none"}.get(level, level), variables={"ATEN_CPU_CAPABILITY": level})
-        for level in levels
+        found.append(Condition(OF_ATEN, machine.instructions, changes, checks=_checks(machine)))
+    return tuple(c for c in found if not any(v in text for v in c.changes[0].variables))
+
+
+def conditions_asked_alone(machine: Machine) -> tuple[Condition, ...]:
+    """Return conditions that take two runs each, or that change what others change."""
+    warm = Change("filled by a run before", is_warm=True)
+    allocators = (
+        Condition(
+            f"allocator ({library})",
+            "malloc of the C library",
+            (Change(library, variables={"LD_PRELOAD": library}),),
+        )
+        for library in machine.allocators
     )
-    instructions = Condition(OF_ATEN, machine.instructions, changes, checks=_checks(machine))
-    return (*of_all, instructions)
+    return (Condition("compiler cache", "empty", (warm,)), *allocators)
 
 
 def _checks(machine: Machine) -> dict[str, str]:

@@ -29,7 +29,7 @@ MIN_LIKELY_SCORE = 0.9
 SHARED_SCORE = 0.95
 """The likeness of failures that share a signature with a failure that is known too."""
 VAGUE_SCORE = 0.8
-"""The likeness of failures whose common signature is that of many bugs."""
+"""The likeness of failures whose common signature many bugs have."""
 MAX_MATCHES = 5
 MIN_WORD_SCORE = 0.5
 FAILS, PASSES = "fails", "passes"
@@ -153,7 +153,8 @@ class KnownMatch:
         facts = [entry.state] if entry.state != "unknown" else []
         facts += [text for text in (entry.versions, entry.component) if text]
         head = {SAME: "known", LIKELY: "probably known", SIMILAR: "similar"}[self.how]
-        avoid = f" Avoid it with: {entry.workaround}" if entry.workaround else ""
+        workaround = "; ".join(entry.workaround.splitlines())
+        avoid = f" Avoid it with: {workaround}" if workaround else ""
         return f"{head}: {entry.issue} ({'; '.join(facts)}): {entry.title}.{avoid}"
 
     def to_json(self) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def traits_of_title(title: str, frames: tuple[str, ...] = ()) -> Traits:
         parts.kind,
         parts.phase,
         message="" if is_silent else parts.what,
-        frames=frames,
+        frames=frames or tuple(frame for frame in parts.place.split(" < ") if ":" in frame),
         operator=parts.place if parts.kind == "wrong-result" else "",
     )
 
@@ -214,20 +215,16 @@ def find_known_failures(
         )
         if best is not None and best.score >= likeness.MIN_PROPOSED_SCORE:
             matches.append(best)
-    same = [match for match in matches if match.how == SAME]
-    if len(same) > 1:  # the signature does not tell these failures apart
-        same = [dataclasses.replace(m, how=LIKELY, score=SHARED_SCORE) for m in same]
-    return sorted(same or matches, key=lambda match: -match.score)[:MAX_MATCHES]
+    return sorted(_without_ambiguity(matches), key=lambda match: -match.score)[:MAX_MATCHES]
 
 
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
     if (run.signature, run.algorithm) == (signature.id, signature.algorithm):
-        if is_vague(run.title):
-            return KnownMatch(entry, SIMILAR, VAGUE_SCORE, ("the signature, which is vague",))
-        return KnownMatch(entry, SAME, 1.0, ("the signature",))
+        return _of_signature(entry, run)
     of_run = run.traits()
     alike = likeness.compare_traits(traits, of_run)
-    how: How = LIKELY if alike.score >= MIN_LIKELY_SCORE else SIMILAR
+    has_frames = bool(traits.frames and of_run.frames) and not is_vague(run.title)
+    how: How = LIKELY if alike.score >= MIN_LIKELY_SCORE and has_frames else SIMILAR
     differs = tuple(
         f"{name}: {ours} here, {theirs} there"
         for name, ours, theirs in (
@@ -239,13 +236,28 @@ def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Tr
     return KnownMatch(entry, how, min(alike.score, 0.999), alike.shared, differs)
 
 
+def _of_signature(entry: KnownFailure, run: ProvedRun) -> KnownMatch:
+    """Return the match of an entry with the same signature."""
+    if is_vague(run.title):
+        return KnownMatch(entry, SIMILAR, VAGUE_SCORE, ("the signature, which many bugs have",))
+    return KnownMatch(entry, SAME, 1.0, ("the signature",))
+
+
+def _without_ambiguity(matches: list[KnownMatch]) -> list[KnownMatch]:
+    """Return matches with the same signature; of several, none is called the same failure."""
+    same = [match for match in matches if match.how == SAME]
+    if len(same) < 2:
+        return same or matches
+    return [dataclasses.replace(m, how=LIKELY, score=SHARED_SCORE) for m in same]
+
+
 def is_vague(title: str) -> bool:
-    """Return whether a signature is that of many bugs: a crash in generated code, or without any
-    frame, says nothing about its cause.
+    """Return whether many bugs have this signature: it names no place in the compiler or in the
+    program, or only generated code.
     """
     parts = identity_of_title(title)
-    frames = [frame for frame in parts.place.split(" < ") if frame]
-    return parts.kind == "crash" and all(frame.startswith("<generated>") for frame in frames)
+    places = [place for place in parts.place.split(" < ") if place]
+    return all(place.startswith("<generated>") for place in places)
 
 
 def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[KnownMatch]:
@@ -256,17 +268,22 @@ def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[Kn
             entry
             for entry in entries
             if entry.issue.endswith(f"#{named['number']}")
-            and entry.issue.startswith(named["repository"] or "")
+            and named["repository"] in (None, entry.issue.partition("#")[0])
         ]
         if found:
             return [KnownMatch(entry, SAME, 1.0, ("the issue",)) for entry in found]
-    by_signature = [e for e in entries if any(run.signature == wanted for run in e.runs)]
+    by_signature = [
+        _of_signature(entry, run)
+        for entry in entries
+        for run in entry.failing
+        if wanted and run.signature == wanted
+    ]
     if by_signature:
-        return [KnownMatch(entry, SAME, 1.0, ("the signature",)) for entry in by_signature]
+        return _without_ambiguity(list({m.entry.issue: m for m in by_signature}.values()))
     words = set(_WORD.findall(wanted.lower()))
     matches = [KnownMatch(entry, SIMILAR, _share_of_words(words, entry)) for entry in entries]
     better = [match for match in matches if match.score >= MIN_WORD_SCORE]
-    return sorted(better, key=lambda match: -match.score)[:MAX_MATCHES]
+    return sorted(better, key=lambda match: -match.score)
 
 
 def _share_of_words(words: set[str], entry: KnownFailure) -> float:
@@ -280,5 +297,13 @@ def _share_of_words(words: set[str], entry: KnownFailure) -> float:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, for sorting; nothing for an empty one."""
-    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+    """Return a version as numbers, for sorting: a nightly build is older than its release.
+
+    The result is empty for an empty version.
+    """
+    release, _, nightly = version.partition("+")[0].partition(".dev")
+    numbers = [int(part) for part in re.findall(r"\d+", release)[:3]]
+    if not numbers:
+        return ()
+    padded = (*numbers, 0, 0)[:3]
+    return (*padded, 0, int(nightly)) if nightly.isdecimal() else (*padded, 1, 0)

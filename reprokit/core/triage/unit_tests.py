@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from reprokit.core.records.finding import Identity
 from reprokit.core.records.process_state import UNMET_STATUS
-from reprokit.core.records.verdict_kinds import kind_named
 
 PLACES = {
     "dynamo-trace": ("test/dynamo/test_misc.py", "module: dynamo", "torch._dynamo.test_case"),
@@ -28,6 +27,7 @@ INDUCTOR = (
     "module: inductor",
     "torch._inductor.test_case",
 )
+SLOW = ("slow-compile", "superlinear-compile")
 LIMIT_S = 120
 """A program in a process of its own that takes longer hangs."""
 MAX_NAME_CHARS = 50
@@ -56,11 +56,15 @@ def unit_tests(program: str, parts: Identity, note: str) -> tuple[UnitTest, Unit
     """
     name = test_name(parts)
     path, owner, base = PLACES.get(parts.phase, INDUCTOR)
-    ends_process = parts.kind == "crash" or kind_named(parts.kind).is_slow
-    before, body = _in_a_process(program) if ends_process else _split_program(program)
+    if parts.kind in SLOW:
+        raise ValueError("a machine decides how long a slow compile takes, so a test cannot")
+    in_process = parts.kind in ("crash", "hang") or "os.exec" in program
+    future, program = _without_future(program)
+    before, body = _in_a_process(program) if in_process else _split_program(program)
     class_name = "Test" + "".join(word.capitalize() for word in name.split("_")[1:])
     pytorch = [
         f'# Owner(s): ["{owner}"]',
+        *future,
         "import unittest",
         "",
         f"from {base} import run_tests, TestCase",
@@ -79,6 +83,7 @@ def unit_tests(program: str, parts: Identity, note: str) -> tuple[UnitTest, Unit
         "    run_tests()",
     ]
     plain = [
+        *future,
         "import unittest",
         "",
         *before,
@@ -124,16 +129,27 @@ def _in_a_process(program: str) -> tuple[list[str], list[str]]:
     quote = '"""' if '"""' not in program else "'''"
     if quote in program:
         raise ValueError("it has both kinds of triple quotes")
-    text = program.replace("\\", "\\\\").strip("\n").splitlines()
-    before = ["import subprocess", "import sys", "", f"PROGRAM = {quote}", *text, quote]
+    text = program.replace("\\", "\\\\").strip("\n").split("\n")
+    modules = [f"import {name}" for name in ("pathlib", "subprocess", "sys", "tempfile")]
+    before = [*modules, "", f"PROGRAM = {quote}", *text, quote]
     body = [
-        "command = [sys.executable, '-c', PROGRAM]",
-        f"done = subprocess.run(command, timeout={LIMIT_S}, capture_output=True, text=True)",
+        "with tempfile.TemporaryDirectory() as folder:",
+        '    path = pathlib.Path(folder, "program.py")',
+        "    path.write_text(PROGRAM)",
+        "    command = [sys.executable, str(path)]",
+        f"    done = subprocess.run(command, timeout={LIMIT_S}, capture_output=True, text=True)",
         f"if done.returncode == {UNMET_STATUS}:",
         f"    {_SKIP}",
         "assert done.returncode == 0, done.stderr",
     ]
     return before, body
+
+
+def _without_future(program: str) -> tuple[list[str], str]:
+    """Return the ``__future__`` imports of a program, which come first, and the rest of it."""
+    rows = program.split("\n")
+    future = [row for row in rows if row.startswith("from __future__ import ")]
+    return future, "\n".join(row for row in rows if row not in future)
 
 
 def _split_program(program: str) -> tuple[list[str], list[str]]:
@@ -143,7 +159,9 @@ def _split_program(program: str) -> tuple[list[str], list[str]]:
     repro, because a test would change what they close over.
     """
     module = ast_of(program)
-    rows = program.splitlines()
+    if "__main__" in program:
+        raise ValueError("it has statements that only a program runs, not a test")
+    rows = program.split("\n")
     start = next(
         (
             index
@@ -156,10 +174,12 @@ def _split_program(program: str) -> tuple[list[str], list[str]]:
     inside = module.body[start:]
     first = min((inside[0].lineno, *_decorator_lines(inside[0])))
     first -= _comment_rows_above(rows, first)
-    earlier = _assigned(module.body[:start])
-    shared = sorted(earlier & _assigned(inside))
+    names_before = _assigned(module.body[:start]) | _read(module.body[:start])
+    shared = sorted(names_before & _assigned(inside))
     body = [f"global {', '.join(shared)}"] if shared else []
     body += rows[first - 1 :]
+    while body and not body[-1].strip():
+        body.pop()
     if any("\n" in str(node.value) for node in _texts(inside)):
         raise ValueError("a text of several lines cannot be indented")
     before = [row.replace(_UNMET, _SKIP) for row in rows[: first - 1]]
@@ -207,6 +227,12 @@ def _assigned(nodes: Sequence[ast.stmt]) -> set[str]:
             if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del))
         }
     return names
+
+
+def _read(nodes: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that statements read, also in their functions."""
+    every = (one for node in nodes for one in ast.walk(node))
+    return {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
 def _texts(nodes: Sequence[ast.stmt]) -> list[ast.Constant]:

@@ -28,6 +28,8 @@ LIMIT_S = 600.0
 STALL_S, TIMEOUT_S = 20, 60
 """Limits of a capture: programs of a catalogue take seconds."""
 START = "import sys; sys.argv[0] = 'reprokit'; from reprokit.cli.main import main; main()"
+PYTHON_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+VERSION_LIMIT_S = 60.0
 NO_ANSWER = "no answer"
 WORKS, FAILS = "works", "fails"
 
@@ -48,14 +50,16 @@ class ProvedEntry:
     def is_true(self) -> bool:
         """Whether the entry says what happened; True where it says nothing about the version."""
         recorded = self.recorded
-        return recorded is None or recorded.answer == self.run.answer
+        return recorded is None or self.run.answer in (recorded.answer, NO_ANSWER)
 
-    def updated(self) -> KnownFailure:
-        """Return the entry with this run instead of the recorded one."""
-        runs = [run for run in self.entry.runs if run.torch != self.run.torch]
+    def updated(self, entry: KnownFailure) -> KnownFailure:
+        """Return an entry with this run instead of its recorded one, unless it has no answer."""
+        if self.run.answer == NO_ANSWER:
+            return entry
+        runs = [run for run in entry.runs if run.torch != self.run.torch]
         runs.append(self.run)
         runs.sort(key=lambda run: known_failures.version_key(run.torch))
-        return dataclasses.replace(self.entry, runs=tuple(runs))
+        return dataclasses.replace(entry, runs=tuple(runs))
 
 
 def prove_entries(entries: Sequence[KnownFailure], python: str) -> Iterator[ProvedEntry]:
@@ -65,28 +69,29 @@ def prove_entries(entries: Sequence[KnownFailure], python: str) -> Iterator[Prov
         CannotInstall: ``python`` has no torch.
     """
     torch = torch_environments.imported_torch_version(python).partition("+")[0]
+    version = run_for_output([python, "-I", "-c", PYTHON_VERSION], VERSION_LIMIT_S).strip()
+    blank = ProvedRun(torch, NO_ANSWER, datetime.date.today().isoformat(), version)
     for entry in entries:
         if entry.program:
-            yield ProvedEntry(entry, _prove_entry(entry, python, torch))
+            yield ProvedEntry(entry, _prove_entry(entry, python, blank))
 
 
-def _prove_entry(entry: KnownFailure, python: str, torch: str) -> ProvedRun:
-    run = _run_program(entry, entry.program, python, torch)
+def _prove_entry(entry: KnownFailure, python: str, blank: ProvedRun) -> ProvedRun:
+    run = _run_program(entry, entry.program, python, blank)
     if run.answer == known_failures.PASSES and entry.failing:
-        run = _run_program(entry, entry.program, python, torch)
+        run = _run_program(entry, entry.program, python, blank)
     if run.answer != known_failures.FAILS or not _is_code(entry.workaround):
         return run
     changed = _with_workaround(entry.program, entry.workaround)
-    again = _run_program(entry, changed, python, torch)
+    again = _run_program(entry, changed, python, blank)
+    if again.answer == NO_ANSWER:
+        return run
     works = WORKS if again.answer == known_failures.PASSES else FAILS
     return dataclasses.replace(run, workaround=works)
 
 
-def _run_program(entry: KnownFailure, program: str, python: str, torch: str) -> ProvedRun:
+def _run_program(entry: KnownFailure, program: str, python: str, blank: ProvedRun) -> ProvedRun:
     """Return how one capture of a program ended."""
-    day = datetime.date.today().isoformat()
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    blank = ProvedRun(torch, NO_ANSWER, day, version)
     with tempfile.TemporaryDirectory(prefix="reprokit-known-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         script = files.write_atomically(folder / "program.py", program)
@@ -97,7 +102,7 @@ def _run_program(entry: KnownFailure, program: str, python: str, torch: str) -> 
         words += ["--gpu", entry.gpu] if entry.gpu else []
         command = [sys.executable, "-c", START, "--isolated", *words, "--", python, str(script)]
         try:
-            output = run_for_output(command, LIMIT_S, statuses=(0, 1))
+            output = run_for_output(command, LIMIT_S, folders=(folder,), statuses=(0, 1))
             answer: dict[str, Any] = json.loads(output)
             return _read_answer(blank, entry, answer)
         except (CommandFailed, ValueError, KeyError) as problem:
@@ -125,12 +130,14 @@ def _read_answer(blank: ProvedRun, entry: KnownFailure, answer: dict[str, Any]) 
 
 
 def _is_code(workaround: str) -> bool:
-    """Return whether a workaround is a program, and not a clause."""
+    """Return whether a workaround is a program that does something, and not a clause."""
+    if "=" not in workaround and "(" not in workaround:
+        return False
     try:
         compile(workaround, "workaround", "exec")
     except (SyntaxError, ValueError):
         return False
-    return bool(workaround.strip())
+    return True
 
 
 def _with_workaround(program: str, workaround: str) -> str:

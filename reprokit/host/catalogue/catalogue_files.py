@@ -39,12 +39,16 @@ def read_catalogue(folder: Path) -> list[KnownFailure]:
 @cache
 def own_catalogue() -> tuple[KnownFailure, ...]:
     """Return the entries that come with reprokit."""
-    return tuple(read_catalogue(OWN_FOLDER))
+    return tuple(read_catalogue(OWN_FOLDER)) if OWN_FOLDER.is_dir() else ()
 
 
 def all_entries(folders: Iterable[Path]) -> list[KnownFailure]:
-    """Return the entries of reprokit, and of further folders before them."""
-    return [entry for folder in folders for entry in read_catalogue(folder)] + [*own_catalogue()]
+    """Return the entries of folders and of reprokit; of several for one issue, the first one."""
+    entries = [entry for folder in folders for entry in read_catalogue(folder)]
+    first: dict[str, KnownFailure] = {}
+    for entry in (*entries, *own_catalogue()):
+        first.setdefault(entry.issue, entry)
+    return [*first.values()]
 
 
 def read_entry(path: Path, origin: str = "") -> KnownFailure:
@@ -88,7 +92,7 @@ def _value(value: object) -> str:
     """Return a string, a number or a list of strings as TOML, which takes the strings of JSON."""
     if isinstance(value, (list, tuple)) and value:
         return "[\n" + "".join(f"    {_value(one)},\n" for one in value) + "]"
-    return json.dumps(value, ensure_ascii=True)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _text_block(text: str) -> str:

@@ -77,7 +77,8 @@ class ConditionFinder:
         self._status = OperationStatus("looking for the conditions of the failure")
         self._limits = dataclasses.replace(program.limits, stop=None, alone={})
         self._of_program = known_conditions.conditions_of(machine, program.text)
-        self._of_process = known_conditions.conditions_of_environment(machine, is_thorough)
+        self._of_process = known_conditions.conditions_of_environment(machine, program.text)
+        self._of_one = known_conditions.conditions_asked_alone(machine) if is_thorough else ()
         self._fresh_cpu_s, self._server_cpu_s = 0.0, server.cpu_s
         self._budget_cpu_s = budget_cpu_s
         self._asked = (
@@ -118,6 +119,9 @@ class ConditionFinder:
 
         lines: list[str] = []
         found = failure_conditions.merged(of_program, self._search(of_process, answer))
+        for one in self._of_one:
+            alone = self._search((one,), self._answer_with_variables)
+            found = failure_conditions.merged(found, alone)
         if found.needed:
             self._budget_cpu_s = max(self._budget_cpu_s, self.cpu_s + LINES_BUDGET_CPU_S)
             try:

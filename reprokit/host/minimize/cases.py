@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from reprokit.core.experiments import condition_lines
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
@@ -151,11 +152,14 @@ def why_not_minimizable(verdict: Verdict) -> str:
 
 def create_probe_server(case: MinimizeCase) -> ProbeServer:
     """Return the probe server of a case; it starts with its first request."""
-    depth = "triton"
+    depth, hash_seed = "triton", ""
     if not case.seen.kernel:
-        depth = _depth(case.verdict, starting_points_of_case(case))
+        starts = starting_points_of_case(case)
+        depth = _depth(case.verdict, starts)
+        seeds = (condition_lines.hash_seed_of(start.text) for start in starts)
+        hash_seed = next(filter(None, seeds), "")
     gpu = None if case.seen.kernel else case.gpu
-    server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu)
+    server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu, hash_seed)
     server.at_once = case.processes_at_once
     return server
 

@@ -111,7 +111,11 @@ def replay_repro(
         text = sized_program.with_size(readable.flatten_calls(text), limits.knob) or text
     runs: list[CandidateResult] = []
     try:
-        with interrupts.allowed(), ProbeServer(folder / "server", python, "build", gpu) as server:
+        seed = condition_lines.hash_seed_of(text)
+        with (
+            interrupts.allowed(),
+            ProbeServer(folder / "server", python, "build", gpu, seed) as server,
+        ):
             confirm = locate.LocationCheck(server, text, wanted, limits, python)
             for number in range(times):
                 path = folder / f"replay-{number + 1:03d}"
@@ -160,8 +164,16 @@ def check_place(text: str) -> Place:
     return place
 
 
-def check_device(place: Place, verdict: Verdict) -> None:
-    """Raise BadInput for a simulated GPU that cannot show the failure: it runs no kernels."""
+def check_device(place: Place, text: str, verdict: Verdict) -> None:
+    """Raise BadInput for a device on which the program cannot show the failure.
+
+    A simulated GPU runs no kernels. Only a program that can be read moves to a different device.
+    """
+    if place.gpu:
+        try:
+            condition_lines.on_device(text, "cpu")
+        except ValueError as problem:
+            raise BadInput(f"--in {place.name}: the repro is {problem}") from problem
     if place.gpu in ("", places.NO_GPU):
         return
     if kind_named(verdict.kind).compares_results or verdict.phase not in phases.COMPILE_PHASES:

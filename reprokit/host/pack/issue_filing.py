@@ -46,6 +46,8 @@ class FormFiling:
     size: int
     """Bytes of the tarball."""
     query: str
+    begin_with: str = ""
+    """The first sentences of a comment for the issue of a known failure; empty for an issue."""
 
     @property
     def search_url(self) -> str:
@@ -100,12 +102,14 @@ def _prepare_comment(opened: OpenedPack, match: KnownMatch) -> FormFiling:
     known = f" The catalogue of reprokit says: {entry.versions}." if entry.versions else ""
     shown = markdown.one_line(opened.signature.title, 200)
     intro = f"The failure of this issue occurs here: {markdown.code_span(shown)}."
-    body = "\n\n".join([f"{intro}{known}", *texts]) + "\n"
+    begin_with = f"{intro}{known}"
+    body = "\n\n".join([begin_with, *texts]) + "\n"
     return FormFiling(
         COMMENT,
-        f"comment on {entry.issue}: {entry.title}",
+        f"{entry.issue}: {entry.title}",
         f"{entry.url}#issue-comment-box",
         (FormField("Comment", files, body if files else ""),),
         opened.pack.path.stat().st_size,
         issue_search.search_query(opened.signature, repository),
+        begin_with,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.events import Torch
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.core.triage import known_failures, traits
-from reprokit.core.triage.known_failures import KnownMatch
+from reprokit.core.triage.known_failures import KnownFailure, KnownMatch
 from reprokit.core.triage.likeness import Traits
 from reprokit.host.catalogue import catalogue_files
 from reprokit.host.environment.machine_facts import MachineFacts
@@ -56,14 +56,14 @@ class CaptureResult:
     """Seconds from the start of the capture to its pack."""
     versions: dict[str, str] = field(default_factory=dict)
     """The versions of ``torch`` and ``triton`` of the target, where they are known."""
-    catalogues: tuple[Path, ...] = ()
-    """Folders of further catalogues of known failures."""
+    catalogue: Sequence[KnownFailure] | None = None
+    """The entries of known failures; None for those of reprokit."""
 
     def known(self) -> list[KnownMatch]:
         """Return the known failures that the failure matches, the best first."""
         if not kind_named(self.verdict.kind).is_failure:
             return []
-        entries = catalogue_files.all_entries(self.catalogues)
+        entries = catalogue_files.own_catalogue() if self.catalogue is None else self.catalogue
         return known_failures.find_known_failures(self.signature, self._traits(), entries)
 
     def to_json(self) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from reprokit.host.system import deletion, interrupts
 
 FREQUENT_RUNS = 10
 """Plain runs of a program that shows a rare failure more often."""
-LOAD_PER_CPU = 4
-"""Runs at once for each CPU, to see whether a busy machine shows a rare failure more often."""
+LOAD_PER_CPU, MAX_LOAD = 4, 40
+"""Runs at once for each CPU, to see whether a busy machine shows a rare failure more often, and the
+most of them, because each takes a gigabyte of memory.
+"""
 
 
 def is_rare(state: State) -> bool:
@@ -81,8 +83,8 @@ def _under_load(state: State, best: MinimizeResult) -> MinimizeResult:
     assert best.proof is not None
     if machine is None or best.proof.share >= rates.GOOD_RATE:
         return best
-    at_once = LOAD_PER_CPU * machine.cpus
-    loaded = _prove(state, best.text, best.rate, FREQUENT_RUNS, at_once)
+    at_once = min(LOAD_PER_CPU * machine.cpus, MAX_LOAD)
+    loaded = _prove(state, best.text, best.rate, max(FREQUENT_RUNS, at_once), at_once)
     if loaded.share <= best.proof.share:
         return best
     note = (

@@ -118,10 +118,20 @@ class ProbeServer:
     """
 
     def __init__(
-        self, folder: Path, python: str, depth: str, gpu: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        python: str,
+        depth: str,
+        gpu: Mapping[str, Any] | None = None,
+        hash_seed: str = "",
     ) -> None:
-        """``folder`` has the run directories of the probes; ``gpu`` is simulated in all of them."""
+        """``folder`` has the run directories of the probes; ``gpu`` is simulated in all of them.
+
+        A program that starts itself again for its ``hash_seed`` does not do so in a child of a
+        server that has it.
+        """
         self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
+        self._hash_seed = hash_seed
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
         self._connection: _Connection | None = None
@@ -264,6 +274,8 @@ class ProbeServer:
             REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu)
         )
         environ.pop("TORCH_TRACE", None)
+        if self._hash_seed:
+            environ["PYTHONHASHSEED"] = self._hash_seed
         # threads of numpy in the server would prevent the fork; the children get the user's value
         environ["OPENBLAS_NUM_THREADS"] = "1"
         self._cache = self.folder / "warm"
