@@ -64,6 +64,12 @@ def versions(session: nox.Session) -> None:
 
 
 @nox.session
+def catalogue(session: nox.Session) -> None:
+    """The programs of the catalogue of known failures: each entry must still be true."""
+    session.run(PYTHON, "-m", "reprokit", "known", "--prove", "--python", PYTHON)
+
+
+@nox.session
 def gpu(session: nox.Session) -> None:
     """The checks on a CUDA device, at most 30 minutes: ``nox -s gpu -- --gpu-results FILE``."""
     session.run(

@@ -248,6 +248,8 @@ def try_compile(
             _share_cache(cache)
             return TrialCompile(True, cpu_s=cpu_s)
         why = f"{captured.verdict.kind}: {captured.verdict.reason}"
+        for match in captured.known()[:1]:
+            why += f" {match.sentence}"
         kept = Path(
             output_dir
             or Path("reprokit-out") / f"rehearsal-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

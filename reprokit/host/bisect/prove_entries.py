@@ -16,10 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Identity, Signature
 from reprokit.core.records.verdict_kinds import kind_named
-from reprokit.core.triage import known_failures
+from reprokit.core.triage import known_failures, traits
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
+from reprokit.host.minimize import locate
+from reprokit.host.probe.candidate import probe_limits_for
+from reprokit.host.probe.client import ProbeServer
+from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
@@ -30,6 +36,8 @@ STALL_S, TIMEOUT_S = 20, 60
 START = "import sys; sys.argv[0] = 'reprokit'; from reprokit.cli.main import main; main()"
 PYTHON_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 VERSION_LIMIT_S = 60.0
+ANY_PHASE = "unknown"
+"""The phase of a signature that only asks where wrong results begin."""
 NO_ANSWER = "no answer"
 WORKS, FAILS = "works", "fails"
 
@@ -91,29 +99,58 @@ def _prove_entry(entry: KnownFailure, python: str, blank: ProvedRun) -> ProvedRu
 
 
 def _run_program(entry: KnownFailure, program: str, python: str, blank: ProvedRun) -> ProvedRun:
-    """Return how one capture of a program ended."""
+    """Return how one run of a program ended."""
     with tempfile.TemporaryDirectory(prefix="reprokit-known-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        script = files.write_atomically(folder / "program.py", program)
-        words = ["capture", "--json", "--no-minimize", "--stall", str(STALL_S)]
-        words += ["--timeout", str(TIMEOUT_S), "--output-dir", str(folder / "out")]
-        words += ["--ablate"] if kind_named(entry.kind).compares_results else []
-        words += ["--graph-breaks", "0"] if entry.kind == "graph-break" else []
-        words += ["--gpu", entry.gpu] if entry.gpu else []
-        command = [sys.executable, "-c", START, "--isolated", *words, "--", python, str(script)]
-        try:
-            output = run_for_output(command, LIMIT_S, folders=(folder,), statuses=(0, 1))
-            answer: dict[str, Any] = json.loads(output)
-            return _read_answer(blank, entry, answer)
-        except (CommandFailed, ValueError, KeyError) as problem:
-            host_log.log_ignored(problem)
-            return blank
+        if kind_named(entry.kind).compares_results:
+            return _compare_results(entry, program, python, folder, blank)
+        return _capture(entry, program, python, folder, blank)
 
 
-def _read_answer(blank: ProvedRun, entry: KnownFailure, answer: dict[str, Any]) -> ProvedRun:
-    """Return the run that a capture reports."""
-    verdict, signature = answer["verdict"], answer["signature"]
-    kind = str(verdict["kind"])
+def _capture(
+    entry: KnownFailure, program: str, python: str, folder: Path, blank: ProvedRun
+) -> ProvedRun:
+    """Capture a program in a process of its own, as its user does."""
+    script = files.write_atomically(folder / "program.py", program)
+    words = ["capture", "--json", "--no-minimize", "--stall", str(STALL_S)]
+    words += ["--timeout", str(TIMEOUT_S), "--output-dir", str(folder / "out")]
+    words += ["--graph-breaks", "0"] if entry.kind == "graph-break" else []
+    words += ["--gpu", entry.gpu] if entry.gpu else []
+    command = [sys.executable, "-c", START, "--isolated", *words, "--", python, str(script)]
+    try:
+        output = run_for_output(command, LIMIT_S, folders=(folder,), statuses=(0, 1))
+        answer: dict[str, Any] = json.loads(output)
+        signature, frames = answer["signature"], answer["traits"].get("frames", ())
+        signed = Signature(signature["id"], signature["title"], signature["algorithm"])
+        return _as_run(blank, entry, str(answer["verdict"]["kind"]), signed, frames)
+    except (CommandFailed, ValueError, KeyError) as problem:
+        host_log.log_ignored(problem)
+        return blank
+
+
+def _compare_results(
+    entry: KnownFailure, program: str, python: str, folder: Path, blank: ProvedRun
+) -> ProvedRun:
+    """Compare the results of a program with those of eager mode, as a reduction does, and find
+    where wrong ones begin.
+    """
+    limits = probe_limits_for(entry.kind, float(STALL_S))
+    wanted = Signature("", entry.kind, 0, parts=Identity(entry.kind))
+    judged = run_in_fresh_process(program, python, folder / "run", wanted, limits)
+    if judged.verdict.kind == entry.kind:
+        located = dataclasses.replace(judged.signature.parts, phase=ANY_PHASE)
+        wanted = dataclasses.replace(judged.signature, parts=located)
+        with ProbeServer(folder / "server", python, "build") as server:
+            check = locate.LocationCheck(server, program, wanted, limits, python)
+            judged = check(dataclasses.replace(judged, answer=same_failure.SAME))
+    shown = traits.traits_of_failure(judged.verdict, judged.seen, judged.signature)
+    return _as_run(blank, entry, judged.verdict.kind, judged.signature, shown.frames)
+
+
+def _as_run(
+    blank: ProvedRun, entry: KnownFailure, kind: str, signature: Signature, frames: Sequence[str]
+) -> ProvedRun:
+    """Return a verdict and its signature as the run of an entry."""
     if kind == "ok":
         return dataclasses.replace(blank, answer=known_failures.PASSES)
     if kind == "unknown":
@@ -121,11 +158,11 @@ def _read_answer(blank: ProvedRun, entry: KnownFailure, answer: dict[str, Any]) 
     is_same_kind = kind == entry.kind or all(kind_named(one).is_slow for one in (kind, entry.kind))
     return dataclasses.replace(
         blank,
-        answer=known_failures.FAILS if is_same_kind else f"different: {signature['title']}",
-        algorithm=int(signature["algorithm"]),
-        signature=str(signature["id"]),
-        title=str(signature["title"]),
-        frames=tuple(map(str, answer["traits"].get("frames", ()))),
+        answer=known_failures.FAILS if is_same_kind else f"different: {signature.title}",
+        algorithm=signature.algorithm,
+        signature=signature.id,
+        title=signature.title,
+        frames=tuple(frames),
     )
 
 
