@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from reprokit.core.experiments import condition_lines, known_conditions
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
 from reprokit.host.probe import client, fresh_process
@@ -50,6 +51,17 @@ def probe(
         folder,
         NOTHING,
     )
+
+
+def test_a_program_with_a_hash_seed_is_not_started_again(tmp_path: Path) -> None:
+    """The server has the seed. A child that starts itself again would be a second server."""
+    (condition,) = (c for c in known_conditions._OF_ENVIRONMENT if c.name == "hash seed")
+    lines = "\n".join(condition.fixed[1].fixed_by)
+    seed = condition_lines.hash_seed_of(lines)
+    text = f"{lines}\n" + COMPILE.format("raise KeyError(hash('a'))")
+    with client.ProbeServer(tmp_path, sys.executable, "aot", hash_seed=seed) as server:
+        titles = {probe(server, text).signature.title for _ in range(2)}
+    assert seed == "2" and len(titles) == 1 and "KeyError" in titles.pop()
 
 
 @pytest.mark.parametrize(
