@@ -131,7 +131,7 @@ def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
 @pytest.mark.triton
 def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(write: Any, tmp_path: Path) -> None:
     """The command also tries each value alone, and a cache that a run before has filled."""
-    device = "inputs[0].device.type == 'cpu' or 'conditions-cache' in os.environ.get(CACHE, '')"
+    device = "inputs[0].device.type != 'cuda' or 'conditions-cache' in os.environ.get(CACHE, '')"
     condition = device.replace("CACHE", "'TORCHINDUCTOR_CACHE_DIR'")
     done = _captured(write, tmp_path, condition)
     words = ("--in", "gpu=h100", "--in", "here", "--output-dir", tmp_path / "again")
@@ -151,7 +151,6 @@ def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(write: Any, tmp_p
         ("moon", "'moon' is not a place"),
         ("root=/no/such", "/no/such is not a folder"),
         ("gpu=moon", "no such GPU is known"),
-        ("gpu=h100", "a simulated GPU runs no kernels, so it cannot show the failure (ok)"),
     ],
 )
 def test_bad_places_get_one_line(word: str, why: str, tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.core.experiments.places import Place
 from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Verdict
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize import rerun_repro
 from reprokit.host.minimize.proofs import proof
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.fresh_process import run_in_fresh_process
@@ -95,3 +99,17 @@ def test_the_evidence_sets_the_number_of_runs(
 ) -> None:
     """A failure of the compiler needs fewer plain runs than one of compiled code."""
     assert proof.ProofRuns(limit, rate).plain_runs(kind) == runs
+
+
+def test_a_simulated_gpu_cannot_show_what_needs_a_kernel() -> None:
+    """It compiles, and runs nothing."""
+    place, text = Place("gpu=h100", gpu="h100"), "import torch\n"
+    rerun_repro.check_device(place, text, Verdict("exception", "lowering", None, ""))
+    for verdict in (
+        Verdict("wrong-result", "inductor", None, ""),
+        Verdict("crash", "kernel-run", None, ""),
+    ):
+        with pytest.raises(BadInput, match="a simulated GPU runs no kernels"):
+            rerun_repro.check_device(place, text, verdict)
+    with pytest.raises(BadInput, match="the repro is not a program"):
+        rerun_repro.check_device(place, "x = (", Verdict("exception", "lowering", None, ""))

@@ -95,10 +95,10 @@ def _find(
     from reprokit.host.pack import reopen
     from reprokit.host.request.run_request import Request
 
+    named = replayed_places.check_places(places)
     opened = reopen.open_pack(path)
     reopen.require_program(opened, "conditions")
-    chosen = replayed_places.choose_places(places, python)
-    replayed_places.check_devices(chosen, opened)
+    chosen = replayed_places.with_interpreters(named, python, opened)
     with consent.open_consented(opened, "conditions", python, yes, output_dir, live) as (
         case,
         server,

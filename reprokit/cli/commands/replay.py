@@ -66,10 +66,10 @@ def replay(
     from reprokit.cli.documents.study_documents import signature_keys
     from reprokit.host.pack import reopen
 
+    named = replayed_places.check_places(places or ("here",))
     opened = reopen.open_pack(pack)
     reopen.require_program(opened, "replay")
-    chosen = replayed_places.choose_places(places or ("here",), python)
-    replayed_places.check_devices(chosen, opened)
+    chosen = replayed_places.with_interpreters(named, python, opened)
     with (
         terminal.LiveStatus(is_quiet=as_json) as live,
         tempfile.TemporaryDirectory(prefix="reprokit-replay-") as folder,

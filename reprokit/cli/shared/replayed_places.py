@@ -59,28 +59,33 @@ class ReplayedIn:
         }
 
 
-def choose_places(words: Sequence[str], python: str | None) -> list[Place]:
-    """Return the places of ``--in``, each with its interpreter; raises BadInput for a wrong one."""
+def check_places(words: Sequence[str]) -> list[Place]:
+    """Return the places of ``--in``; raises BadInput for a wrong one."""
     from reprokit.host.minimize import rerun_repro
 
-    if not words:
+    return [rerun_repro.check_place(word) for word in words]
+
+
+def with_interpreters(
+    places: Sequence[Place], python: str | None, opened: reopen.OpenedPack
+) -> list[Place]:
+    """Return places, each with its interpreter.
+
+    Raises BadInput for a device that cannot show the failure of the pack, or for no interpreter.
+    """
+    from reprokit.host.minimize import rerun_repro
+
+    if not places:
         return []
-    chosen = [rerun_repro.check_place(word) for word in words]
+    for place in places:
+        rerun_repro.check_device(place, opened.program, opened.verdict)
     usual = shared.interpreter_option(python)
     return [
         dataclasses.replace(
             place, python=shared.interpreter_option(place.python) if place.python else usual
         )
-        for place in chosen
+        for place in places
     ]
-
-
-def check_devices(places: Sequence[Place], opened: reopen.OpenedPack) -> None:
-    """Raise BadInput if a place has a device that cannot show the failure of the pack."""
-    from reprokit.host.minimize import rerun_repro
-
-    for place in places:
-        rerun_repro.check_device(place, opened.program, opened.verdict)
 
 
 def replay_in_places(
