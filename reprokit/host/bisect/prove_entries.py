@@ -1,7 +1,7 @@
 """Run the programs of a catalogue with each version of torch, and compare with what it says.
 
-Each program is captured as that of a user would be, so that its signature is the one that users
-get. A program that passes is run once more if the entry says that it fails.
+Programs run in forked children of one process that has imported torch, as the probes of a reduction
+do. Their signatures are those that a capture gives.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from reprokit.core.triage import known_failures, traits
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
 from reprokit.host.minimize import locate
-from reprokit.host.probe.candidate import probe_limits_for
-from reprokit.host.probe.client import ProbeServer
-from reprokit.host.probe.fresh_process import run_in_fresh_process
-from reprokit.host.system import files, host_log
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, probe_limits_for
+from reprokit.host.probe.client import ProbeServer, ServerLost
+from reprokit.host.probe.forked_child import run_in_forked_child
+from reprokit.host.system import deletion, files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
 LIMIT_S = 600.0
@@ -79,38 +79,77 @@ def prove_entries(entries: Sequence[KnownFailure], python: str) -> Iterator[Prov
     torch = torch_environments.imported_torch_version(python).partition("+")[0]
     version = run_for_output([python, "-I", "-c", PYTHON_VERSION], VERSION_LIMIT_S).strip()
     blank = ProvedRun(torch, NO_ANSWER, datetime.date.today().isoformat(), version)
-    for entry in entries:
-        if entry.program:
-            yield ProvedEntry(entry, _prove_entry(entry, python, blank))
+    with (
+        tempfile.TemporaryDirectory(prefix="reprokit-known-", ignore_cleanup_errors=True) as folder,
+        ProbeServer(Path(folder) / "server", python, "build") as server,
+    ):
+        prover = _Prover(python, server, Path(folder), blank)
+        for entry in entries:
+            if entry.program:
+                yield ProvedEntry(entry, prover.prove(entry))
 
 
-def _prove_entry(entry: KnownFailure, python: str, blank: ProvedRun) -> ProvedRun:
-    run = _run_program(entry, entry.program, python, blank)
-    if run.answer == known_failures.PASSES and entry.failing:
-        run = _run_program(entry, entry.program, python, blank)
-    if run.answer != known_failures.FAILS or not _is_code(entry.workaround):
-        return run
-    changed = _with_workaround(entry.program, entry.workaround)
-    again = _run_program(entry, changed, python, blank)
-    if again.answer == NO_ANSWER:
-        return run
-    works = WORKS if again.answer == known_failures.PASSES else FAILS
-    return dataclasses.replace(run, workaround=works)
+@dataclass(frozen=True)
+class _Prover:
+    """Runs programs with one interpreter."""
 
+    python: str
+    server: ProbeServer
+    folder: Path
+    blank: ProvedRun
 
-def _run_program(entry: KnownFailure, program: str, python: str, blank: ProvedRun) -> ProvedRun:
-    """Return how one run of a program ended."""
-    with tempfile.TemporaryDirectory(prefix="reprokit-known-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        if kind_named(entry.kind).compares_results:
-            return _compare_results(entry, program, python, folder, blank)
-        return _capture(entry, program, python, folder, blank)
+    def prove(self, entry: KnownFailure) -> ProvedRun:
+        """Return how the program of an entry ended, and whether its workaround works."""
+        run = self._run_program(entry, entry.program)
+        if run.answer != known_failures.FAILS or not _is_code(entry.workaround):
+            return run
+        again = self._run_program(entry, _with_workaround(entry.program, entry.workaround))
+        if again.answer == NO_ANSWER:
+            return run
+        works = WORKS if again.answer == known_failures.PASSES else FAILS
+        return dataclasses.replace(run, workaround=works)
+
+    def _run_program(self, entry: KnownFailure, program: str) -> ProvedRun:
+        """Return how a program ended in a forked child, or else in a process of its own.
+
+        A program that is slow, hangs, needs a GPU, or passes although the entry says that it fails
+        gets a process of its own.
+        """
+        if not (kind_named(entry.kind).is_slow or entry.gpu):
+            run = self._run_in_child(entry, program)
+            if run.answer != known_failures.PASSES or not entry.failing:
+                return run
+        return _capture(entry, program, self.python, self.folder / "capture", self.blank)
+
+    def _run_in_child(self, entry: KnownFailure, program: str) -> ProvedRun:
+        limits = probe_limits_for(entry.kind, float(STALL_S))
+        wanted = Signature("", entry.kind, 0, parts=Identity(entry.kind))
+        try:
+            judged = run_in_forked_child(self.server, program, wanted, limits, self.python)
+            if judged.verdict.kind == entry.kind and limits.compares:
+                judged = self._located(program, judged, limits)
+        except ServerLost as problem:
+            host_log.log_ignored(problem)
+            return self.blank
+        shown = traits.traits_of_failure(judged.verdict, judged.seen, judged.signature)
+        return _as_run(self.blank, entry, judged.verdict.kind, judged.signature, shown.frames)
+
+    def _located(
+        self, program: str, judged: CandidateResult, limits: ProbeLimits
+    ) -> CandidateResult:
+        """Return wrong results with the part of the compiler and the operator where they begin."""
+        parts = dataclasses.replace(judged.signature.parts, phase=ANY_PHASE)
+        wanted = dataclasses.replace(judged.signature, parts=parts)
+        check = locate.LocationCheck(self.server, program, wanted, limits, self.python)
+        return check(dataclasses.replace(judged, answer=same_failure.SAME))
 
 
 def _capture(
     entry: KnownFailure, program: str, python: str, folder: Path, blank: ProvedRun
 ) -> ProvedRun:
-    """Capture a program in a process of its own, as its user does."""
+    """Capture a program in a process of its own, as its user does; ``folder`` is written."""
+    deletion.delete_path(folder, inside=folder.parent)
+    folder.mkdir()
     script = files.write_atomically(folder / "program.py", program)
     words = ["capture", "--json", "--no-minimize", "--stall", str(STALL_S)]
     words += ["--timeout", str(TIMEOUT_S), "--output-dir", str(folder / "out")]
@@ -126,25 +165,6 @@ def _capture(
     except (CommandFailed, ValueError, KeyError) as problem:
         host_log.log_ignored(problem)
         return blank
-
-
-def _compare_results(
-    entry: KnownFailure, program: str, python: str, folder: Path, blank: ProvedRun
-) -> ProvedRun:
-    """Compare the results of a program with those of eager mode, as a reduction does, and find
-    where wrong ones begin.
-    """
-    limits = probe_limits_for(entry.kind, float(STALL_S))
-    wanted = Signature("", entry.kind, 0, parts=Identity(entry.kind))
-    judged = run_in_fresh_process(program, python, folder / "run", wanted, limits)
-    if judged.verdict.kind == entry.kind:
-        located = dataclasses.replace(judged.signature.parts, phase=ANY_PHASE)
-        wanted = dataclasses.replace(judged.signature, parts=located)
-        with ProbeServer(folder / "server", python, "build") as server:
-            check = locate.LocationCheck(server, program, wanted, limits, python)
-            judged = check(dataclasses.replace(judged, answer=same_failure.SAME))
-    shown = traits.traits_of_failure(judged.verdict, judged.seen, judged.signature)
-    return _as_run(blank, entry, judged.verdict.kind, judged.signature, shown.frames)
 
 
 def _as_run(
