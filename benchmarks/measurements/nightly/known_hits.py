@@ -23,6 +23,8 @@ from ...results import Column, Row
 from ...sighting_evidence import judge_evidence
 from .grouping import KINDS, SIGHTINGS, read_sightings
 
+ISSUES = {"jacfwd-dynamic-fw-primal": ("160508", "183015")}
+"""Label of a bug -> the issues that report it: forward mode hits the same assertion in each."""
 COLUMNS = (
     Column("sightings", "sightings"),
     Column("number", "number"),
@@ -64,19 +66,20 @@ def _count_matches(sighting: dict[str, object]) -> Counter[str]:
     matches = known_failures.find_known_failures(
         signature, traits.traits_of_failure(verdict, seen, signature), entries
     )
-    issue = f"pytorch/pytorch#{sighting['label']}"
-    right = [match for match in matches if match.entry.issue == issue]
+    label = str(sighting["label"])
+    issues = [f"pytorch/pytorch#{number}" for number in ISSUES.get(label, (label,))]
+    right = [match for match in matches if match.entry.issue in issues]
     best = matches[0] if matches else None
     is_wrong = best is not None and not right
     found = Counter(
-        public=any(entry.issue == issue for entry in entries),
+        public=any(entry.issue in issues for entry in entries),
         hits=bool(right),
         known=bool(right) and right[0].how != known_failures.SIMILAR,
         false_known=is_wrong and best is not None and best.how == known_failures.SAME,
         false_likely=is_wrong and best is not None and best.how == known_failures.LIKELY,
     )
     if found["public"] and not right:
-        show_progress(f"missed {issue}: {signature.title}")
+        show_progress(f"missed {label}: {signature.title}")
     if found["false_known"] or found["false_likely"]:
         assert best is not None
         show_progress(f"{sighting['label']} is called {best.sentence}")
