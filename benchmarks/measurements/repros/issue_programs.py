@@ -30,6 +30,8 @@ COLUMNS = (
     Column("is_true", "true"),
 )
 PLACES = ("isolated", "cores=1", "cpu=none", "root=/")
+MAX_CAPTURES = 8
+"""A case that fails in some of its runs is captured until it fails."""
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -67,16 +69,19 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
 def _measure_case(case: Case, folder: Path, places: Sequence[str]) -> Row:
     script = folder / "script.py"
     script.write_text(case.script)
-    done = run_reprokit(
-        "capture",
-        *STALL,
-        "--output-dir",
-        folder / "out",
-        *(case.target or ("--", sys.executable, str(script))),
-        environ=quiet_environ(case.bug),
-        cwd=folder,
-        limit_s=LIMIT_S,
-    )
+    for number in range(MAX_CAPTURES):
+        done = run_reprokit(
+            "capture",
+            *STALL,
+            "--output-dir",
+            folder / f"out-{number}",
+            *(case.target or ("--", sys.executable, str(script))),
+            environ=quiet_environ(case.bug),
+            cwd=folder,
+            limit_s=LIMIT_S,
+        )
+        if done.kind != "ok":
+            break
     issue = Path(done.answer.get("issue") or "absent")
     block = _BLOCK.search(issue.read_text()) if issue.exists() else None
     if block is None or not done.answer.get("repro"):
