@@ -19,16 +19,17 @@ from torch import nn
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.out = nn.LayerNorm(12), nn.Linear(12, 5)
+        self.out = nn.Linear(12, 5)
 
     def forward(self, h):
-        h = self.norm(h)
+        h = torch.tanh(h) * 3
         bias = torch.full((12, 12), -10000.0)
         n = torch.arange(12)
         bias[n.unsqueeze(0), n.unsqueeze(1)] = 0
         return self.out(torch.softmax(h + bias, dim=-1))
 
-torch.compile(Attention().eval())(torch.randn(12, 12))
+with torch.no_grad():
+    torch.compile(Attention().eval())(torch.randn(12, 12))
 """
 OWN = """
 issue = "team/models#7000"
@@ -136,7 +137,7 @@ def test_entries_are_found_by_number_and_words(own_catalogue: Path) -> None:
     message = "RuntimeError: " + "no such thing " * 60
     assert reprokit("known", message).status == 1
     rows = reprokit("known", "--json").json["entries"]
-    assert len(rows) >= 45 and "pytorch/pytorch#196570" in {row["issue"] for row in rows}
+    assert len(rows) >= 60 and "pytorch/pytorch#196570" in {row["issue"] for row in rows}
 
 
 @pytest.mark.parametrize(
