@@ -103,10 +103,11 @@ def known(
 
 def _is_path(text: str) -> bool:
     """Return whether a text names a pack or a run directory; a long text names nothing."""
-    try:
+    from reprokit.host.system import host_log
+
+    with host_log.suppress(OSError, ValueError):
         return text.endswith(".tar.gz") or Path(text).exists()
-    except (OSError, ValueError):
-        return False
+    return False
 
 
 def _matches_of_pack(path: Path, catalogues: Sequence[Path]) -> list[KnownMatch]:

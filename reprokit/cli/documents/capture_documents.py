@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 
 from reprokit.cli.documents.error_documents import ErrorDocument
+from reprokit.cli.documents.known_documents import KnownKeys
 from reprokit.cli.documents.study_documents import (
     AblationKeys,
     CpuSeconds,
     JsonObject,
-    KnownKeys,
     MinimizedKeys,
     MissingRow,
     PathText,

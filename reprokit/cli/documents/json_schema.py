@@ -9,6 +9,7 @@ import msgspec
 from reprokit.cli.documents import (
     capture_documents,
     error_documents,
+    known_documents,
     nightly_documents,
     pack_documents,
     study_documents,
@@ -38,9 +39,9 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     ),
     "kernel": (study_documents.KernelDocument,),
     "known": (
-        study_documents.KnownDocument,
-        study_documents.KnownEntriesDocument,
-        study_documents.ProvedEntriesDocument,
+        known_documents.KnownDocument,
+        known_documents.KnownEntriesDocument,
+        known_documents.ProvedEntriesDocument,
     ),
     "merge": (capture_documents.MergedRanksDocument,),
     "minimize": (study_documents.MinimizeDocument,),

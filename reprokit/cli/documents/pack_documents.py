@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
+from reprokit.cli.documents.known_documents import KnownKeys
 from reprokit.cli.documents.study_documents import (
     JsonObject,
-    KnownKeys,
     MissingRow,
     PathText,
     SchemaVersion,

@@ -190,11 +190,10 @@ def _is_code(workaround: str) -> bool:
     """Return whether a workaround is a program that does something, and not a clause."""
     if "=" not in workaround and "(" not in workaround:
         return False
-    try:
+    with host_log.suppress(SyntaxError, ValueError):
         compile(workaround, "workaround", "exec")
-    except (SyntaxError, ValueError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _with_workaround(program: str, workaround: str) -> str:
