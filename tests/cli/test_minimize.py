@@ -297,10 +297,8 @@ LUCKY = """
 import os
 import torch
 
-LUCK = os.urandom(1)[0]
-
 def picky(gm, inputs):
-    if LUCK < 128 or torch.get_num_threads() > 4:
+    if os.getpid() % 2 or torch.get_num_threads() > 4:
         raise RuntimeError("bad luck")
     return gm.forward
 
