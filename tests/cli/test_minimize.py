@@ -298,7 +298,7 @@ import os
 import torch
 
 def picky(gm, inputs):
-    if os.getpid() % 2 or torch.get_num_threads() > 4:
+    if os.getpid() * 2654435761 % 2**32 < 2**31 or torch.get_num_threads() > 4:
         raise RuntimeError("bad luck")
     return gm.forward
 

@@ -344,6 +344,6 @@ JUDGE = (
     LOCATE,
 )
 """The steps before the verdict and the signature are final."""
-LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, RAISE_RATE, ABLATE, COUNT, COLLECT, FIND_CONDITIONS, PACK)
+LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, RAISE_RATE, FIND_CONDITIONS, PACK)
 STEPS = (RUN, *JUDGE, *LEAVE)
 """All steps of a capture, in order."""
