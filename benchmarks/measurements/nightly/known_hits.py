@@ -18,10 +18,10 @@ from reprokit.core.triage import known_failures, traits
 from reprokit.host.catalogue import catalogue_files
 
 from ...harness import show_progress
-from ...measurement import Measurement, existing_file
+from ...measurement import Measurement
 from ...results import Column, Row
 from ...sighting_evidence import judge_evidence
-from .grouping import KINDS, SIGHTINGS, read_sightings
+from .grouping import KINDS, add_options, read_sightings
 
 ISSUES = {"jacfwd-dynamic-fw-primal": ("160508", "183015")}
 """Label of a bug -> the issues that report it: forward mode hits the same assertion in each."""
@@ -36,18 +36,6 @@ COLUMNS = (
     Column("false_likely", "wrongly called probably known"),
     Column("false_rate", "false hits", 3),
 )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the files of sightings."""
-    parser.add_argument(
-        "--sightings",
-        nargs="+",
-        type=existing_file,
-        default=[SIGHTINGS],
-        metavar="FILE",
-        help="default: benchmarks/data/sightings.jsonl",
-    )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -88,7 +88,7 @@ def replay(
         "hits": sum(done.hits for done in results),
         "runs": sum(len(done.runs) for done in results),
         "unmet": next((done.unmet for done in results if done.unmet), ""),
-        "python": replayed[0].python,
+        "python": replayed[0].place.python,
         "details": [run for row in rows for run in row["details"]],
         "places": rows,
     }

@@ -35,14 +35,13 @@ class ReplayedIn:
     """The runs of a repro in one place."""
 
     place: Place
-    python: str
     result: ReplayResult
 
     def to_json(self) -> ReplayedPlace:
         """Return the JSON object of the place."""
         return {
             "place": self.place.name,
-            "python": self.python,
+            "python": self.place.python,
             "answer": self.result.answer,
             "hits": self.result.hits,
             "runs": len(self.result.runs),
@@ -123,7 +122,7 @@ def replay_in_places(
                 gpu=opened.gpu,
                 place=place,
             )
-        replayed.append(ReplayedIn(place, place.python, result))
+        replayed.append(ReplayedIn(place, result))
         if result.is_interrupted:
             break
     return replayed

@@ -26,6 +26,7 @@ from reprokit.host.minimize import locate
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
+from reprokit.host.service.examination import START
 from reprokit.host.system import deletion, files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
@@ -33,7 +34,6 @@ LIMIT_S = 600.0
 """A capture that takes longer gives no answer."""
 STALL_S, TIMEOUT_S = 20, 60
 """Limits of a capture: programs of a catalogue take seconds."""
-START = "import sys; sys.argv[0] = 'reprokit'; from reprokit.cli.main import main; main()"
 PYTHON_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 VERSION_LIMIT_S = 60.0
 ANY_PHASE = "unknown"

@@ -1,4 +1,4 @@
-"""The catalogue of known failures: reads its entries, and proves them.
+"""The catalogue of known failures: reads and writes its entries.
 
 It must not import nightly.
 """

@@ -24,7 +24,6 @@ else:
 
 OWN_FOLDER = Path(reprokit.__file__).with_name("catalogue")
 MAX_ENTRY_BYTES = 200_000
-_MULTILINE = ("program",)
 _PLAIN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f]*")
 
 
