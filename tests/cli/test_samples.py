@@ -81,6 +81,7 @@ def test_sample(name: str, tmp_path: Path) -> None:
         "run_dir",
         "pack",
         "issue",
+        "known",
         "repro",
         "candidate",
         "unproven",
