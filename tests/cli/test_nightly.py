@@ -172,6 +172,10 @@ def test_the_report_is_repeated_and_bugs_are_merged_and_muted(night: CallResult)
     exported = reprokit("nightly", "export", cwd=where).out
     assert json.loads(exported.splitlines()[0]) == {"type": "ledger", "schema": 1}
     (where / "ledger.jsonl").write_text(exported)
+    team = reprokit("nightly", "export", "--catalogue", "team", "--json", cwd=where)
+    assert team.json["issues"][0] == "ledger#1"
+    known = reprokit("known", "--catalogue", "team", "--json", "ledger#1", cwd=where).json
+    assert known["matches"][0]["origin"] == "team" and known["matches"][0]["url"] == ""
     taken = reprokit(
         "nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", "--json", cwd=where
     )

@@ -123,7 +123,8 @@ def _print_tests(
         raise BadInput(f"{path} needs reprokit's simulation of a GPU, which a test does not have")
     matches = known_matches.find_known_of_pack(opened, catalogues)
     is_known = bool(matches) and matches[0].how == known_failures.SAME
-    note = matches[0].entry.url if is_known else opened.signature.title
+    known = matches[0].entry.url or matches[0].entry.issue if is_known else ""
+    note = known or opened.signature.title
     try:
         tests = unit_tests.unit_tests(opened.repro, opened.signature.parts, out.one_line(note, 80))
     except ValueError as problem:

@@ -123,7 +123,8 @@ def print_matches(matches: Sequence[KnownMatch]) -> None:
         out.RESULTS.print_line("not known: no entry of the catalogue is like it")
     for match in matches:
         out.RESULTS.print_line((out.one_line(match.sentence), "bold"))
-        out.RESULTS.print_line(f"  {match.entry.url}")
+        if match.entry.url:
+            out.RESULTS.print_line(f"  {match.entry.url}")
         for word, rows in (("agrees", match.shared), ("differs", match.differs)):
             if any(rows):
                 out.RESULTS.print_line(out.one_line(f"  {word}: {'; '.join(filter(None, rows))}"))

@@ -12,6 +12,7 @@ import click
 from reprokit.cli.shared import open_ledger, out, print_night, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import CommandGroup
+from reprokit.core.shared.errors import BadInput
 
 OUTPUT_DIR = shared.option(
     "--output-dir",
@@ -56,7 +57,6 @@ def init(suite: Path, as_json: bool) -> None:
     \b
     Example: reprokit nightly init suite.toml
     """
-    from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly.suite import suite_file
     from reprokit.host.system import files
 
@@ -170,7 +170,6 @@ def report(
       reprokit nightly report
       reprokit nightly report --junit nightly.xml
     """
-    from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly import night_junit, night_report, night_report_files
 
     with open_ledger.open_for_command(output_dir, ledger_path, prints_refused=True) as store:
@@ -285,18 +284,34 @@ def mute(
 @nightly.command(name="export")
 @OUTPUT_DIR
 @LEDGER
+@shared.option(
+    "--catalogue",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the bugs as a catalogue of known failures instead, for --catalogue of capture.",
+)
 @shared.JSON
-def export_(output_dir: Path, ledger_path: Path | None, as_json: bool) -> None:
-    """Write the ledger as JSON lines on stdout; --json has no effect.
+def export_(
+    output_dir: Path, ledger_path: Path | None, catalogue: Path | None, as_json: bool
+) -> None:
+    """Write the ledger as JSON lines on stdout; --json only changes what --catalogue prints.
 
     \b
-    Example: reprokit nightly export > ledger.jsonl
+    Examples:
+      reprokit nightly export > ledger.jsonl
+      reprokit nightly export --catalogue team-catalogue
     """
-    from reprokit.host.nightly.ledger import exchange
+    from reprokit.host.catalogue import catalogue_files
+    from reprokit.host.nightly.ledger import exchange, known_bugs
 
     with open_ledger.open_for_command(output_dir, ledger_path) as store:
-        for row in exchange.export_ledger(store):
-            out.RESULTS.print_text(out.ascii_json(row, sort_keys=True) + "\n")
+        if catalogue is None:
+            for row in exchange.export_ledger(store):
+                out.RESULTS.print_text(out.ascii_json(row, sort_keys=True) + "\n")
+            return
+        names = catalogue_files.write_catalogue(known_bugs.known_bugs(store), catalogue)
+    document = {"schema": 1, "catalogue": str(catalogue), "issues": names}
+    _print_result(document, f"{len(names)} bugs of the ledger are in {catalogue}", as_json)
 
 
 @nightly.command(name="import")
@@ -313,7 +328,6 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
     \b
     Example: reprokit nightly import other-machine.jsonl
     """
-    from reprokit.core.shared.errors import BadInput
     from reprokit.host.nightly.ledger import exchange
 
     try:
@@ -328,10 +342,8 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
         raise BadInput(f"cannot read {file}: {problem}") from problem
     for why in refused:
         out.print_line(f"refused {why}")
-    words = (
-        ", ".join(f"{count} {kind}s" for kind, count in added.items())
-        or "nothing that was not known"
-    )
+    counts = (f"{count} {kind}s" for kind, count in added.items())
+    words = ", ".join(counts) or "nothing that was not known"
     _print_result({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
 
 

@@ -54,6 +54,13 @@ class ExportedRow(_Type, total=False):
     schema: int
 
 
+class CatalogueDocument(SchemaVersion):
+    """What ``reprokit nightly export --catalogue FOLDER --json`` prints."""
+
+    catalogue: PathText
+    issues: Annotated[list[str], msgspec.Meta(description="OWNER/REPOSITORY#NUMBER or ledger#BUG")]
+
+
 class ImportDocument(SchemaVersion):
     """What ``reprokit nightly import --json`` prints."""
 

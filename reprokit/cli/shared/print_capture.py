@@ -180,7 +180,8 @@ def print_captured(captured: CaptureResult) -> None:
     row("signature", f"{captured.signature.id}  {captured.signature.title}")
     for match in captured.known()[:MAX_KNOWN]:
         row("known", one_line(match.sentence))
-        row("", match.entry.url)
+        if match.entry.url:
+            row("", match.entry.url)
     if captured.model:
         row("model", captured.model)
     if captured.weights:

@@ -34,6 +34,8 @@ MAX_MATCHES = 5
 MIN_WORD_SCORE = 0.5
 FAILS, PASSES = "fails", "passes"
 _ISSUE = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)?#?(?P<number>\d{3,7})")
+_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?#\d{1,7}")
+"""An issue on GitHub, or a bug of a ledger: ``ledger#12``."""
 _WORD = re.compile(r"[a-z0-9_]{3,}")
 
 
@@ -65,7 +67,7 @@ class KnownFailure:
     """One entry of a catalogue."""
 
     issue: str
-    """``OWNER/REPOSITORY#NUMBER``."""
+    """``OWNER/REPOSITORY#NUMBER``, or ``NAME#NUMBER`` for a bug that has no public issue."""
     title: str
     """What fails, in words."""
     kind: str
@@ -87,9 +89,9 @@ class KnownFailure:
 
     @property
     def url(self) -> str:
-        """The address of the issue on GitHub."""
+        """The address of the issue on GitHub; empty if there is none."""
         repository, _, number = self.issue.partition("#")
-        return f"https://github.com/{repository}/issues/{number}"
+        return f"https://github.com/{repository}/issues/{number}" if "/" in repository else ""
 
     @property
     def failing(self) -> tuple[ProvedRun, ...]:
@@ -195,7 +197,7 @@ def traits_of_title(title: str, frames: tuple[str, ...] = ()) -> Traits:
 def read_known_failure(document: object, origin: str = "") -> KnownFailure:
     """Return the entry of a TOML document; raises ValueError for a damaged one."""
     entry: KnownFailure = from_json(KnownFailure, document)
-    if not _ISSUE.fullmatch(entry.issue) or "#" not in entry.issue:
+    if not _NAME.fullmatch(entry.issue):
         raise ValueError(f"issue = {entry.issue!a} is not OWNER/REPOSITORY#NUMBER")
     if not entry.title or not entry.kind:
         raise ValueError("it has no title or no kind")
@@ -263,6 +265,8 @@ def is_vague(title: str) -> bool:
 def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[KnownMatch]:
     """Return the entries that a text names: a signature, the number of an issue, or words."""
     wanted = text.strip()
+    if exact := [entry for entry in entries if entry.issue == wanted]:
+        return [KnownMatch(entry, SAME, 1.0, ("the issue",)) for entry in exact]
     if named := _ISSUE.fullmatch(wanted.removeprefix("pytorch#")):
         found = [
             entry

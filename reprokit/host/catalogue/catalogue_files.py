@@ -68,6 +68,22 @@ def write_entry(entry: KnownFailure, path: Path) -> None:
     files.write_atomically(path, entry_text(entry))
 
 
+def write_catalogue(entries: Iterable[KnownFailure], folder: Path) -> list[str]:
+    """Write entries to a folder, which is created, and return their issues.
+
+    Raises BadInput if that is not possible.
+    """
+    issues = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for entry in entries:
+            write_entry(entry, folder / file_name(entry))
+            issues.append(entry.issue)
+    except OSError as problem:
+        raise BadInput(f"cannot write {folder}: {problem.strerror or problem}") from problem
+    return issues
+
+
 def file_name(entry: KnownFailure) -> str:
     """Return the name of the file of an entry: ``REPOSITORY-NUMBER.toml``."""
     repository, _, number = entry.issue.partition("#")

@@ -70,7 +70,7 @@ def prepare_filing(opened: OpenedPack, known: Sequence[KnownMatch] = ()) -> Form
 
     A failure that is known gets a comment for its issue instead of an issue.
     """
-    if known and known[0].how == known_failures.SAME:
+    if known and known[0].how == known_failures.SAME and known[0].entry.url:
         return _prepare_comment(opened, known[0])
     repository = responsibility.repository_for(opened.verdict)
     form = issue_forms.FORMS[repository]

@@ -14,9 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reprokit.core.records.finding import Signature
 from reprokit.core.shared.errors import BadInput
+from reprokit.core.triage import known_failures
+from reprokit.host.catalogue import catalogue_files
 from reprokit.host.nightly import night_report, night_report_files
-from reprokit.host.nightly.ledger import bugs, database, exchange, ledger_file
+from reprokit.host.nightly.ledger import bugs, database, exchange, known_bugs, ledger_file
 from reprokit.host.nightly.schedule import job_spec
 from tests.support.environments import ROOT
 from tests.support.nightly_results import (
@@ -553,3 +556,26 @@ while True:
     for table in ("place", "tally", "version"):
         sums = store.fetch_all(f"SELECT sum(hits) AS n FROM {table}")[0]["n"]
         assert sums == store.fetch_all("SELECT sum(k) AS n FROM sighting")[0]["n"]
+
+
+def test_a_ledger_becomes_a_catalogue(tmp_path: Path) -> None:
+    """Each bug is an entry with its signatures and versions. The reason of a decision names the
+    issue, and without one the entry has the number of the bug. A failure with the signature of the
+    bug then matches the entry.
+    """
+    store = new_ledger(tmp_path)
+    add_night(store, a=cell_result(failing("lost")), b=cell_result(failing("other")))
+    bugs.mute_bug(store, 1, "see https://github.com/pytorch/pytorch/issues/196570")
+    written = catalogue_files.write_catalogue(known_bugs.known_bugs(store), tmp_path / "team")
+    assert written == ["pytorch/pytorch#196570", "ledger#2"]
+    entries = catalogue_files.read_catalogue(tmp_path / "team")
+    assert [entry.url for entry in entries] == [
+        "",
+        "https://github.com/pytorch/pytorch/issues/196570",
+    ]
+    run = entries[0].failing[0]
+    signature = Signature(run.signature, run.title, run.algorithm)
+    traits = known_failures.traits_of_title(run.title, run.frames)
+    matches = known_failures.find_known_failures(signature, traits, entries)
+    assert (matches[0].entry.issue, run.torch) == ("ledger#2", "2.13.0")
+    assert known_failures.search_known_failures("ledger#2", entries)[0].entry.issue == "ledger#2"
