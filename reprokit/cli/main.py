@@ -31,6 +31,7 @@ COMMANDS = {
     "replay": "Run the repro of a pack again and report whether it fails in the same way.",
     "scale": "Measure how compile cost grows with a size, and predict the full size.",
     "schema": "Print the JSON Schema of the output of a command.",
+    "scrub": "Say whether the failure of an issue still occurs, and draft a comment.",
     "show": "Verify a pack and print its contents.",
     "watch": "Watch a service for days, and write a pack when it locks up.",
     "workarounds": "Find what avoids a failure, and whether compile is worth it.",

@@ -12,6 +12,7 @@ from reprokit.cli.documents import (
     known_documents,
     nightly_documents,
     pack_documents,
+    scrub_documents,
     study_documents,
 )
 from reprokit.core.shared.simulation import Gpu
@@ -50,7 +51,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         pack_documents.ModelTypesDocument,
         pack_documents.ModelTypeDocument,
     ),
-    "nightly export": (nightly_documents.ExportedRow,),
+    "nightly export": (nightly_documents.ExportedRow, nightly_documents.CatalogueDocument),
     "nightly import": (nightly_documents.ImportDocument,),
     "nightly init": (nightly_documents.InitDocument,),
     "nightly merge": (nightly_documents.MergeDocument,),
@@ -68,6 +69,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         capture_documents.ScaleDocument,
         capture_documents.RefusedScaleDocument,
     ),
+    "scrub": (scrub_documents.ScrubDocument, scrub_documents.UnreadIssueDocument),
     "show": (pack_documents.ShowDocument, pack_documents.ShownFileDocument),
     "watch": (capture_documents.WatchDocument,),
     "workarounds": (study_documents.WorkaroundsDocument,),

@@ -1,0 +1,292 @@
+"""``reprokit scrub``: run the program of an issue, and draft a comment for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reprokit.cli.shared import consent, known_matches, option_types, out, terminal
+from reprokit.cli.shared import options as shared
+from reprokit.core.shared.errors import BadInput
+
+if TYPE_CHECKING:
+    from reprokit.host.scrub.jail import Jail
+    from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
+
+EXIT_CODES = {"passes": 0, "fails": 1, "different": 1, "cannot tell": 3}
+DEFAULT_GPU = "h100"
+COMMENT_FILE = "comment.md"
+_CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
+
+
+@shared.command(
+    epilog=("Exit codes: 0 it passes, 1 it fails, 2 wrong usage, 3 unknown, 130 interrupted.")
+)
+@click.argument("issue", type=click.Path(path_type=Path), metavar="ISSUE.md|-")
+@shared.option(
+    "--python",
+    "pythons",
+    type=option_types.PLACE,
+    multiple=True,
+    help=(
+        "Interpreter whose torch runs the program; default:"
+        f" {shared.DEFAULT_PYTHON}. Further ones date the failure."
+    ),
+)
+@shared.option(
+    "--versions",
+    metavar="V,V,V",
+    help="Also run it with these versions of torch, which are installed; they date the failure.",
+)
+@shared.option(
+    "--block",
+    type=click.IntRange(1),
+    help="Number of the code block with the program; default: the first complete program.",
+)
+@shared.option(
+    "--gpu",
+    metavar="NAME",
+    help=(
+        "The GPU to simulate for a program that names cuda; default:"
+        f" {DEFAULT_GPU} on a machine without a GPU."
+    ),
+)
+@shared.option(
+    "--no-jail",
+    is_flag=True,
+    help="Run the program with the rights of the user, where no jail works or none is wanted.",
+)
+@known_matches.CATALOGUES
+@shared.OUTPUT_DIR
+@shared.YES
+@shared.JSON
+@click.pass_context
+def scrub(
+    ctx: click.Context,
+    issue: Path,
+    pythons: tuple[str, ...],
+    versions: str | None,
+    block: int | None,
+    gpu: str | None,
+    no_jail: bool,
+    catalogues: tuple[Path, ...],
+    output_dir: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Say whether the failure of an issue still occurs, and draft a comment for the issue.
+
+    ISSUE.md has the Markdown text of the issue, as its edit field shows it. The program runs in a
+    jail without a network and without your files. Nothing is posted.
+
+    \b
+    Examples:
+      reprokit scrub issue.md
+      reprokit scrub issue.md --python v212/bin/python --python v213/bin/python --yes
+      gh issue view 196570 --repo pytorch/pytorch --json body -q .body | reprokit scrub - --yes
+    """
+    from reprokit.core.reported.issue_programs import NoProgram
+    from reprokit.host.catalogue import catalogue_files
+    from reprokit.host.run import run_directory
+    from reprokit.host.scrub import jail, read_issue
+
+    if str(issue) == "-":
+        text = read_issue.check_text(sys.stdin.buffer.read(read_issue.MAX_BYTES + 1), "stdin")
+    else:
+        text = read_issue.read_file(issue)
+    catalogue_files.all_entries(catalogues)  # a damaged one is refused first
+    try:
+        found = read_issue.read_issue(text, block or 0)
+    except NoProgram as problem:
+        _print_unread(ctx, str(problem), as_json)
+        return
+    if found.command.launcher:
+        _print_unread(ctx, f"{found.command.launcher} starts several processes", as_json)
+        return
+    found = _on_device(found, gpu)
+    run = run_directory.create_run_directory(output_dir, "scrub")
+    try:
+        chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(run.path)
+        if not chosen.kind and not no_jail:
+            raise BadInput(
+                f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or add"
+                " --no-jail to run the program with your rights"
+            )
+        with terminal.LiveStatus(is_quiet=as_json) as live:
+            _ask(issue, found, chosen, yes, live)
+            places = [shared.interpreter_option(one) for one in pythons or (None,)]
+            places += _installed(versions, places[0], live)
+            result = _run(found, chosen, run.path, places, live)
+        document = _finish(found, result, chosen, catalogues, run.path)
+    finally:
+        run.release_lock()
+    if as_json:
+        out.RESULTS.print_json(document)
+    else:
+        _print_result(document)
+    ctx.exit(EXIT_CODES[result.answer])
+
+
+def _print_unread(ctx: click.Context, why: str, as_json: bool) -> None:
+    """Print why nothing can be run, and exit."""
+    document = {"schema": 1, "answer": "cannot tell", "why": why, "runs": [], "comment": None}
+    if as_json:
+        out.RESULTS.print_json(document)
+    else:
+        out.RESULTS.print_line((out.one_line(f"cannot tell: {why}"), "bold"))
+    ctx.exit(EXIT_CODES["cannot tell"])
+
+
+def _on_device(found: IssueProgram, gpu: str | None) -> IssueProgram:
+    """Return the program for the GPU of this machine, or for a simulated one if it needs one."""
+    import dataclasses
+
+    from reprokit.host.environment import simulated_gpu
+    from reprokit.host.scrub import jail
+
+    if gpu is not None:
+        simulated_gpu.parse_gpu_option(gpu)
+    if not _CUDA.search(found.program.text):
+        return found
+    has_gpu = any(os.path.exists(device) for device in jail.GPU_DEVICES)
+    wanted = gpu or ("" if has_gpu else DEFAULT_GPU)
+    return dataclasses.replace(found, gpu=wanted)
+
+
+def _ask(
+    issue: Path, found: IssueProgram, chosen: Jail, is_agreed: bool, live: terminal.LiveStatus
+) -> None:
+    """Show what would run, and ask for consent; raises BadInput without it."""
+    if not is_agreed and not sys.stdin.isatty():
+        raise consent.NoConsent(
+            f"{issue} has a program that a stranger wrote; read it and add --yes to run it"
+        )
+    live.pause()
+    for name, value in _shown(found, chosen):
+        out.PROGRESS.print_line(f"{name:<12} {out.one_line(value)}")
+    if not is_agreed:
+        out.PROGRESS.print_line(found.program.text)  # the whole text: any part of it may matter
+        if not out.confirm_question("Run this?"):
+            raise consent.NoConsent("nothing was run")
+    live.resume()
+
+
+def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
+    """Return what is run and how, in words."""
+    reported, program, command = found.reported, found.program, found.command
+    failure = " ".join(
+        filter(None, (reported.kind, f"{reported.error}: {reported.message}".strip(": ")))
+    )
+    lines = ", ".join(str(line) for line in program.lines)
+    rows = [
+        ("issue", found.title),
+        ("reports", f"{failure or 'a failure without a name'}"),
+        ("program", f"{len(program.text.splitlines())} lines, from line {lines} of the text"),
+        ("added", "; ".join(program.added)),
+        ("settings", " ".join(f"{name}={value}" for name, value in command.variables.items())),
+        ("arguments", " ".join(command.arguments)),
+        ("device", f"a simulated {found.gpu}, which runs no kernels" if found.gpu else ""),
+        ("runs in", chosen.description),
+    ]
+    if reported.torch:
+        rows.insert(2, ("with", f"torch {reported.torch}"))
+    return [(name, value) for name, value in rows if value]
+
+
+def _installed(versions: str | None, python: str, live: terminal.LiveStatus) -> list[str]:
+    """Return interpreters with versions of torch; raises BadInput for one that is none."""
+    from reprokit.host.bisect import torch_environments
+
+    options = torch_environments.InstallOptions(python=python)
+    found = []
+    for version in filter(None, (versions or "").split(",")):
+        torch_environments.parse_version(version.strip())
+        try:
+            done = torch_environments.obtain_environment(
+                version.strip(), options, live.show_message
+            )
+        except torch_environments.CannotInstall as problem:
+            raise BadInput(f"--versions {version}: {problem}") from problem
+        found.append(done.python)
+    return found
+
+
+def _run(
+    found: IssueProgram,
+    chosen: Jail,
+    folder: Path,
+    pythons: Sequence[str],
+    live: terminal.LiveStatus,
+) -> ScrubResult:
+    from reprokit.host.bisect import torch_environments
+    from reprokit.host.scrub import run_issue
+
+    runner = run_issue.IssueRunner(found, chosen, folder, live.show_message)
+    try:
+        return runner.run_all(pythons)
+    except torch_environments.CannotInstall as problem:
+        raise BadInput(str(problem)) from problem
+
+
+def _finish(
+    found: IssueProgram,
+    result: ScrubResult,
+    chosen: Jail,
+    catalogues: Sequence[Path],
+    folder: Path,
+) -> dict[str, Any]:
+    """Write the comment, and return the document of the result."""
+    from reprokit.host.pack import reopen
+    from reprokit.host.scrub import draft_comment
+    from reprokit.host.system import files
+
+    opened = reopen.open_pack(result.pack) if result.pack else None
+    known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
+    comment = draft_comment.draft_comment(found, result, opened, known)
+    path = files.write_atomically(folder / COMMENT_FILE, out.clean_text(comment))
+    return {
+        "schema": 1,
+        "answer": result.answer,
+        "why": result.runs[0].why,
+        "title": found.title,
+        "reported": {
+            "kind": found.reported.kind,
+            "error": found.reported.error,
+            "message": found.reported.message,
+            "torch": found.reported.torch,
+        },
+        "program": {
+            "text": found.program.text,
+            "lines": list(found.program.lines),
+            "added": list(found.program.added),
+            "variables": dict(found.command.variables),
+            "arguments": list(found.command.arguments),
+            "gpu": found.gpu,
+        },
+        "jail": chosen.kind,
+        "runs": [
+            {"torch": run.torch, "answer": run.answer, "why": run.why, "runs": run.runs}
+            for run in result.runs
+        ],
+        "pack": str(result.pack) if result.pack else None,
+        "known": [match.to_json() for match in known],
+        "comment": str(path),
+    }
+
+
+def _print_result(document: dict[str, Any]) -> None:
+    for run in document["runs"]:
+        line = f"{run['answer']} with torch {run['torch']}: {run['why']}"
+        out.RESULTS.print_line((out.one_line(line), "bold"))
+    for match in document["known"][:1]:
+        out.RESULTS.print_line(out.one_line(f"{match['how']}: {match['issue']} {match['title']}"))
+    if document["pack"]:
+        out.RESULTS.print_line(f"pack     {document['pack']}")
+    out.RESULTS.print_line(f"comment  {document['comment']}")
+    out.RESULTS.print_line("Nothing was posted.")

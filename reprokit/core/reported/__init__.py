@@ -1,0 +1,4 @@
+"""What the text of an issue says: its program, how to run it, and the failure that it reports.
+
+Must not import: the standard library's files and processes. Nothing here runs a program.
+"""

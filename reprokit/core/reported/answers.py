@@ -1,0 +1,105 @@
+"""Decide what a run says about the failure that an issue reports.
+
+Key insight: a program that passes says nothing while one of its conditions is missing, and a
+different failure says nothing about the reported one. So both are answers of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
+
+FAILS, PASSES, DIFFERENT, CANNOT_TELL = "fails", "passes", "different", "cannot tell"
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?P<what>.*)")
+_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
+_OWN = frozenset({"NameError", "SyntaxError", "FileNotFoundError", "IndentationError", "EOFError"})
+"""Errors of a program that is a part of something, or that lacks its files."""
+_OF_DEVICE = re.compile(
+    r"Found no NVIDIA driver|CUDA driver|not compiled with CUDA|no CUDA GPUs|No HIP GPUs"
+    r"|Torch not compiled|not linked with support for|No XPU devices|MPS"
+)
+
+
+@dataclass(frozen=True)
+class CapturedRun:
+    """What a capture of the program said."""
+
+    kind: str
+    """Of the verdict."""
+    what: str
+    """``TYPE: MESSAGE`` of the signature, or what it has instead."""
+    title: str
+    responsible: str
+    is_compared: bool
+    """The results of compiled code were compared with those of eager."""
+    is_simulated: bool = False
+    """It ran on a simulated GPU, which computes nothing."""
+    reason: str = ""
+    """Why a run has no answer."""
+
+
+@dataclass(frozen=True)
+class ReportAnswer:
+    """What is known about the failure of an issue."""
+
+    answer: str
+    """``fails``, ``passes``, ``different`` or ``cannot tell``."""
+    why: str
+    """One sentence."""
+
+
+def answer_of_run(
+    reported: ReportedFailure, run: CapturedRun, machine: str = "this machine"
+) -> ReportAnswer:
+    """Return the answer of one run on ``machine``."""
+    if run.kind == "unknown":
+        return ReportAnswer(CANNOT_TELL, run.reason or "the run gave no answer")
+    if kind_named(run.kind).is_failure:
+        return _of_failure(reported, run)
+    if run.is_simulated:
+        return ReportAnswer(
+            CANNOT_TELL,
+            "it compiles for a simulated GPU, which runs no kernels, so only a GPU can say that it"
+            " passes",
+        )
+    if reported.machine:
+        return ReportAnswer(
+            CANNOT_TELL, f"it passes on {machine}, and was reported from {reported.machine}"
+        )
+    if reported.kind == "wrong-result" and not run.is_compared:
+        return ReportAnswer(
+            CANNOT_TELL, "it passes, but its results could not be compared with eager's"
+        )
+    return ReportAnswer(
+        PASSES, "the program runs to its end, and nothing of what the issue reports occurs"
+    )
+
+
+def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
+    """Return the answer of a run that failed."""
+    agrees = is_reported(reported, run.kind, run.what)
+    if agrees:
+        return ReportAnswer(FAILS, run.title)
+    if missing := _MISSING.match(run.what):
+        module = _MODULE.search(missing["what"])
+        name = f"the package {module['name']}" if module else missing["what"]
+        return ReportAnswer(CANNOT_TELL, f"it needs {name}, which this interpreter does not have")
+    if _OF_DEVICE.search(run.what):
+        return ReportAnswer(
+            CANNOT_TELL, f"it needs a device that this machine does not have: {run.what}"
+        )
+    if run.is_simulated:
+        return ReportAnswer(
+            CANNOT_TELL, f"on a simulated GPU it fails, but not as the issue reports: {run.title}"
+        )
+    error = run.what.partition(":")[0].rpartition(".")[2]
+    if error in _OWN and run.responsible not in ("torch", "triton"):
+        return ReportAnswer(
+            CANNOT_TELL, f"the program stops with {run.what}, which the issue does not report"
+        )
+    if agrees is None and run.responsible in ("torch", "triton"):
+        return ReportAnswer(FAILS, f"{run.title}; the issue shows no error to compare it with")
+    return ReportAnswer(DIFFERENT, f"it fails, but not as the issue reports: {run.title}")

@@ -1,0 +1,238 @@
+"""Read from the text of an issue which failure it reports, with which torch, and on which machine.
+
+The words are those of PyTorch's bug form and of ``torch.utils.collect_env``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reprokit.core.judge.stacks.messages import normalise_message
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.reported.issue_programs import CodeBlock
+
+MIN_SAME_TYPE, MIN_OTHER_TYPE = 0.3, 0.6
+"""The likeness of two messages from which they are the same error: with the same type, without."""
+_ERROR = re.compile(
+    r"^[ >]*(?:\S+: )?(?P<types>(?:[A-Za-z_][\w.]*(?:Error|Exception|Failed|Failure|Unsupported"
+    r"|Exceeded|Violation|NotImplemented|Interrupt|DataDependentOutputException|UserError)\w*"
+    r":\s+)+)(?P<message>\S.*)$",
+    re.MULTILINE,
+)
+_RAISED = re.compile(r"^(?P<type>[A-Z]\w+(?:Error|Exception)): (?P<message>\S.*)$", re.MULTILINE)
+"""The exception inside the message of a wrapper, in a line of its own."""
+_WRAPPER = re.compile(
+    r"(?:BackendCompilerFailed|InductorError|LoweringException|TorchRuntimeError|InternalTorchDynamoError)$"
+)
+_KINDS = (
+    (
+        "crash",
+        r"seg(?:mentation )?fault|segfaults?|core dumped|SIG(?:SEGV|ABRT|FPE|ILL|BUS)|abort(?:s|ed)"
+        r"\b|illegal instruction|floating point exception|process (?:crash|die)",
+    ),
+    (
+        "hang",
+        r"\bhangs?\b|\bhanging\b|deadlock|never (?:returns|finishes|ends)|infinite loop"
+        r"|gets? stuck|\bstuck\b|freezes",
+    ),
+    ("recompile-limit", r"recompil\w+|cache_size_limit"),
+    ("graph-break", r"graph[ -]breaks?"),
+    (
+        "wrong-result",
+        r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|bad) (?:\w+ ){0,3}"
+        r"(?:result|output|value|gradient|number|answer|numeric)\w*|mismatch|silent\w*"
+        r"|not (?:all)?close|discrepan\w+|diverge\w*|(?:results?|outputs?) (?:\w+ ){0,3}differ"
+        r"|miscompil\w+|returns? (?:nan|zeros?|inf)|\baccuracy\b|correctness|inconsisten\w+",
+    ),
+    ("slow-compile", r"(?:slow|long) compil\w*|compil\w+ (?:\w+ ){0,3}(?:slow|too long|forever)"),
+)
+"""Kind of a failure -> words that reports of it have; the first that is found counts."""
+_NOT_CLOSE = re.compile(r"(?:Tensor-likes|Scalars) are not (?:close|equal)|not close|allclose|!=")
+_TORCH = re.compile(
+    r"PyTorch version:\s*(?P<version>\d+\.\d+[\w.+]*)|\btorch==(?P<pin>\d+\.\d+[\w.+]*)"
+)
+_FLAKY = re.compile(
+    r"intermittent|non-?deterministic|sometimes|flaky|randomly|occasionally|race condition",
+    re.IGNORECASE,
+)
+_MACHINES = {
+    "macOS": r"\bOS: (?:macOS|Mac OS)|\bmps\b|Apple M\d",
+    "Windows": r"\bOS: (?:Microsoft )?Windows",
+    "aarch64": r"\baarch64\b|\barm64\b|Neoverse|Graviton",
+    "ROCm": r"ROCM used to build PyTorch: \d|\bgfx\d{3,}",
+    "Intel XPU": r"device\s*=\s*['\"]xpu|\.xpu\(|to\(['\"]xpu",
+}
+"""Machine -> words of reports from it."""
+_VARIABLE = r"(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>'[^'\n]*'|\"[^\"\n]*\"|[^\s`;&|]*)"
+_SETTINGS = re.compile(
+    r"(?:TORCH|INDUCTOR|AOT|PYTORCH|TRITON|OMP_|MKL_|KMP_|ATEN_|CUDA_LAUNCH|CUBLAS|ENABLE_|DISABLE_"
+    r"|PYTHONHASHSEED)"
+)
+"""The variables that change how torch compiles or runs a program."""
+_PATHS = re.compile(
+    r"TORCH_(?:TRACE|LOGS_OUT|HOME|EXTENSIONS_DIR)|TORCHINDUCTOR_CACHE_DIR|\w*_DIR$"
+)
+"""Variables with folders of the reporter's machine."""
+_UNNAMED_VARIABLE = _VARIABLE.replace("?P<name>", "?:").replace("?P<value>", "?:")
+_RUN = re.compile(
+    rf"^\s*(?:\$ |> )?(?P<variables>(?:(?:env |export )?{_UNNAMED_VARIABLE}\s+)*)"
+    r"(?P<program>python[\d.]*|torchrun|accelerate|mpirun|pytest)\b(?P<words>.*)$",
+    re.MULTILINE,
+)
+_EXPORT = re.compile(rf"^\s*(?:\$ )?(?:export |set )?{_VARIABLE}\s*$", re.MULTILINE)
+_INLINE = re.compile(rf"`(?:export )?{_VARIABLE}[^`\n]*`")
+
+
+@dataclass(frozen=True)
+class ReportedFailure:
+    """What an issue says about its failure."""
+
+    kind: str = ""
+    """A kind of verdict; empty if the text does not say it."""
+    error: str = ""
+    """The type of the innermost exception, without modules."""
+    message: str = ""
+    """Its message."""
+    torch: str = ""
+    """The version of torch of the report."""
+    machine: str = ""
+    """The kind of machine, if it is not Linux on x86-64 with or without an NVIDIA GPU."""
+    is_flaky: bool = False
+    """The text says that it does not occur in each run."""
+
+
+@dataclass(frozen=True)
+class ReportedCommand:
+    """How the report runs its program."""
+
+    variables: dict[str, str]
+    arguments: tuple[str, ...] = ()
+    launcher: str = ""
+    """``torchrun`` or another program that starts several processes; empty for Python alone."""
+
+
+def read_failure(
+    title: str, prose: str, blocks: Sequence[CodeBlock], program: str = ""
+) -> ReportedFailure:
+    """Return the failure that a text reports.
+
+    ``program`` is the text of the program, whose own messages are no report.
+    """
+    logs = [block.text for block in blocks if not _is_part(block.text, program)]
+    whole = "\n".join([title, prose, *(block.text for block in blocks)])
+    version = next(iter(_TORCH.finditer(whole)), None)
+    machine = next((name for name, words in _MACHINES.items() if re.search(words, whole)), "")
+    error, message = _last_error([title, prose, *logs])
+    kind = _kind_of(title) or ("exception" if error else "") or _kind_of("\n".join([prose, *logs]))
+    if error == "AssertionError" and _NOT_CLOSE.search(message):
+        kind, error, message = "wrong-result", "", ""
+    if kind in ("wrong-result", "crash", "hang") and error in ("AssertionError", "TimeoutError"):
+        error, message = "", ""
+    return ReportedFailure(
+        kind,
+        error,
+        message,
+        (version["version"] or version["pin"]) if version else "",
+        machine,
+        bool(_FLAKY.search("\n".join([title, prose]))),
+    )
+
+
+def _is_part(text: str, program: str) -> bool:
+    rows = [row.strip() for row in text.strip().splitlines() if row.strip()]
+    return bool(program) and bool(rows) and all(row in program for row in rows[:5])
+
+
+def _kind_of(text: str) -> str:
+    return next((kind for kind, words in _KINDS if re.search(words, text, re.IGNORECASE)), "")
+
+
+def _last_error(texts: Iterable[str]) -> tuple[str, str]:
+    """Return the type and message of the last exception that texts show."""
+    error, message = "", ""
+    for text in texts:
+        for match in _ERROR.finditer(text):
+            types = [name.strip().rpartition(".")[2] for name in match["types"].split(":")]
+            types = [name for name in types if name]
+            error, message = types[-1], match["message"].strip()
+            inner = _RAISED.search(text, match.end())
+            if _WRAPPER.search(error) and inner is not None:
+                error, message = inner["type"], inner["message"].strip()
+    return error, message
+
+
+def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
+    """Return whether a failure is the reported one; None if the text says too little.
+
+    ``kind`` is that of the verdict, ``what`` the message of its signature: ``TYPE: MESSAGE``.
+    """
+    if not reported.kind:
+        return None
+    if not _is_same_kind(reported.kind, kind):
+        return False
+    if kind not in ("exception", "oom", "error-in-eager"):
+        return True
+    if not reported.error:
+        return None
+    error, _, message = what.partition(": ")
+    theirs = normalise_message(reported.message)
+    likeness = difflib.SequenceMatcher(
+        None, message.split(), theirs.split(), autojunk=False
+    ).ratio()
+    if error.rpartition(".")[2] == reported.error:
+        return likeness >= MIN_SAME_TYPE or not (message and theirs)
+    return likeness >= MIN_OTHER_TYPE
+
+
+_FAMILIES = (
+    {"exception", "oom", "error-in-eager"},
+    {"wrong-result", NONDETERMINISTIC},
+    {"recompile-limit", "recompile-storm"},
+)
+"""Kinds that a report does not tell apart."""
+
+
+def _is_same_kind(reported: str, kind: str) -> bool:
+    if reported == kind or all(kind_named(one).is_slow for one in (reported, kind)):
+        return True
+    return any(reported in family and kind in family for family in _FAMILIES)
+
+
+def read_command(blocks: Sequence[CodeBlock], prose: str) -> ReportedCommand:
+    """Return how a text runs its program: settings of torch, arguments and the launcher."""
+    variables: dict[str, str] = {}
+    arguments: tuple[str, ...] = ()
+    launcher = ""
+    texts = [block.text for block in blocks if block.language not in ("python", "py")]
+    for text in texts:
+        for match in _RUN.finditer(text):
+            variables.update(_settings(re.finditer(_VARIABLE, match["variables"])))
+            words = _split(match["words"])
+            if match["program"] in ("torchrun", "accelerate", "mpirun"):
+                launcher = match["program"]
+            elif "torch.distributed.run" in words or "torch.distributed.launch" in words:
+                launcher = "torchrun"
+            elif scripts := [index for index, word in enumerate(words) if word.endswith(".py")]:
+                arguments = tuple(words[scripts[0] + 1 :])
+        variables.update(_settings(_EXPORT.finditer(text)))
+    variables.update(_settings(_INLINE.finditer(prose)))
+    return ReportedCommand(variables, arguments, launcher)
+
+
+def _settings(matches: Iterable[re.Match[str]]) -> dict[str, str]:
+    return {
+        match["name"]: match["value"].strip("'\"")
+        for match in matches
+        if _SETTINGS.match(match["name"]) and not _PATHS.match(match["name"])
+    }
+
+
+def _split(words: str) -> list[str]:
+    try:
+        return shlex.split(words, comments=True)
+    except ValueError:
+        return words.split()

@@ -1,0 +1,240 @@
+"""What the text of an issue says: its program, how it is run, and the failure that it reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.core.reported import answers, graph_inputs, issue_programs
+from reprokit.core.reported.answers import CapturedRun
+from reprokit.core.reported.issue_programs import CodeBlock, NoProgram
+from reprokit.core.reported.reported_failure import (
+    ReportedFailure,
+    is_reported,
+    read_command,
+    read_failure,
+)
+
+PROGRAM = "import torch\n\n\ndef f(x):\n    return x + 1\n\n\ntorch.compile(f)(torch.ones(3))\n"
+
+
+def block(text: str, language: str = "python", line: int = 1) -> CodeBlock:
+    return CodeBlock(language, text, line)
+
+
+def test_a_complete_program_is_taken_as_it_is() -> None:
+    """Logs, shell commands and programs without a compiler are no candidates."""
+    log = "torch._inductor.exc.InductorError: KeyError: 'buf1'\n"
+    blocks = [
+        block(log, ""),
+        block("import torch\nprint(torch.ones(3))\n", line=5),
+        block("pip install torch\n", "bash", 9),
+        block(PROGRAM, "", 12),
+    ]
+    found = issue_programs.find_program(blocks)
+    assert (found.text, found.lines, found.added, found.others) == (PROGRAM, (12,), (), 0)
+
+
+def test_a_fragment_gets_imports_and_the_blocks_that_define_its_names() -> None:
+    """Only blocks that define a missing name are joined; imports come after ``__future__``."""
+    blocks = [
+        block("class Model(nn.Module):\n    def forward(self, x):\n        return F.relu(x)\n"),
+        block("unused = torch.ones(3)\n", line=7),
+        block("from __future__ import annotations\nmodel = torch.compile(Model())\n", line=9),
+    ]
+    found = issue_programs.find_program(blocks)
+    assert found.lines == (1, 9)
+    assert found.added == (
+        "import torch.nn.functional as F",
+        "from torch import nn",
+        "import torch",
+    )
+    assert found.text.startswith("from __future__ import annotations\nimport torch.nn.functional")
+    compile(found.text, "program", "exec")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("torch.compile(my_model)(x)\n", "uses my_model, x, which no block defines"),
+        ("import torch\nprint(torch.ones(3))\n", "no program of the text enters the compiler"),
+        ("Segmentation fault (core dumped)\n", "no code block of the text is a program"),
+        ("KeyError: 'buf1'\n", "no code block of the text is a program"),
+    ],
+)
+def test_nothing_is_guessed(text: str, words: str) -> None:
+    """A name without a definition, a program without a compiler and a log are refused in words."""
+    with pytest.raises(NoProgram, match=words):
+        issue_programs.find_program([block(text, "")])
+
+
+def test_a_chosen_block_is_the_program() -> None:
+    """``chosen`` names a block, also one that does not name the compiler; others are refused."""
+    blocks = [
+        block(PROGRAM),
+        block("import torch\nprint(torch.ones(3))\n", line=9),
+        block("$ ls\n"),
+    ]
+    assert issue_programs.find_program(blocks, 2).lines == (9,)
+    with pytest.raises(NoProgram, match="block 3 is no Python program"):
+        issue_programs.find_program(blocks, 3)
+    with pytest.raises(NoProgram, match="3 code blocks, so block 4 is none"):
+        issue_programs.find_program(blocks, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> import torch\n>>> f = torch.compile(lambda x: x + 1)\n>>> f(torch.ones(2))\ntensor([2., 2.])\n",
+        "In [1]: import torch\n\nIn [2]: f = torch.compile(lambda x: x + 1)\n\nIn [3]: f(torch.ones(2))\nOut[3]: 1\n",
+        ">>> import torch\n>>> def f(x):\n...     return x + 1\n...\n>>> torch.compile(f)(torch.ones(2))\n",
+    ],
+)
+def test_prompts_and_output_are_left_out(text: str) -> None:
+    """A session at the prompt of Python or IPython becomes its input."""
+    program = issue_programs.find_program([block(text, "pycon")]).text
+    assert "tensor(" not in program and "Out[" not in program
+    compile(program, "program", "exec")
+
+
+def test_names_of_inner_scopes_count() -> None:
+    """A name that only a function or a comprehension reads is missing too; its own names are not."""
+    text = "def f(a):\n    b = [one * scale for one in a]\n    return helper(b)\n\nf(1)\n"
+    assert issue_programs.undefined_names(text) == {"scale", "helper"}
+    assert issue_programs.undefined_names("from m import *\nf(1)\n") == set()
+    assert (
+        issue_programs.undefined_names("def f():\n    global g\n    g = 1\nf()\nprint(g)\n")
+        == set()
+    )
+
+
+def test_a_printed_graph_gets_its_inputs() -> None:
+    """Each annotated argument becomes a tensor of that type, size and stride; a doubt stops it."""
+    graph = (
+        "class GraphModule(torch.nn.Module):\n"
+        '    def forward(self, a: "f32[2, 3]", b: "i64[4][1]cpu", c: "bf16[2, 3][1, 2]cpu"):\n'
+        "        return (a + c).sum() + b\n"
+    )
+    found = issue_programs.find_program([block(graph)])
+    assert found.added[0] == "import torch"
+    assert "torch.randn((2, 3), dtype=torch.float32)" in found.text
+    assert "torch.randint(0, 2, (4,), dtype=torch.int64)" in found.text
+    assert "torch.empty_strided((2, 3), (1, 2), dtype=torch.bfloat16)" in found.text
+    for doubtful in ('"f32[s0, 3]"', '"f32[2]" = None', "int"):
+        other = f"class M(torch.nn.Module):\n    def forward(self, a: {doubtful}):\n        return self.w(a)\n"
+        assert graph_inputs.program_rows(other) == []
+
+
+def test_the_failure_of_a_report() -> None:
+    """Kind, innermost exception, version and machine are read from the words of the form."""
+    log = (
+        "torch._inductor.exc.InductorError: KeyError: 'buf1'\n\nPyTorch version: 2.14.0+cpu\n"
+        "OS: Ubuntu 22.04\n"
+    )
+    read = read_failure("[inductor] KeyError", "", [block(PROGRAM), block(log, "")], PROGRAM)
+    assert (read.kind, read.error, read.message, read.torch) == (
+        "exception",
+        "KeyError",
+        "'buf1'",
+        "2.14.0+cpu",
+    )
+    assert read.machine == ""
+    wrapped = (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nTypeError: bad sum\n"
+    )
+    assert read_failure("it fails", "", [block(wrapped, "")]).error == "TypeError"
+    assert read_failure("compiled sum gives wrong results", "", []).kind == "wrong-result"
+    assert read_failure("Segfault in cumsum", "sometimes", []).is_flaky
+    assert read_failure("x", "OS: macOS 15.1 (arm64)", []).machine == "macOS"
+    not_close = "AssertionError: Tensor-likes are not close!\n"
+    assert read_failure("acosh", "", [block(not_close, "")]).kind == "wrong-result"
+
+
+def test_only_the_reported_failure_is_the_reported_one() -> None:
+    """The type and the words of the message decide; a text without an error decides nothing."""
+    reported = ReportedFailure("exception", "KeyError", "'buf1'")
+    assert is_reported(reported, "exception", "KeyError: 'buf#'") is True
+    assert is_reported(reported, "exception", "NameError: name 'x' is not defined") is False
+    assert is_reported(reported, "crash", "SIGSEGV") is False
+    assert is_reported(ReportedFailure("exception"), "exception", "KeyError: 'buf#'") is None
+    assert is_reported(ReportedFailure(), "exception", "KeyError: 'buf#'") is None
+    assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True
+    assert is_reported(ReportedFailure("wrong-result"), "nondeterministic", "") is True
+
+
+def test_settings_of_torch_are_read_from_commands() -> None:
+    """Settings of torch and arguments are used; folders and other variables of the reporter are
+    not.
+    """
+    blocks = [
+        block(PROGRAM),
+        block(
+            "export OMP_NUM_THREADS=1\nexport TOKEN=secret\n"
+            "$ TORCHINDUCTOR_CACHE_DIR=/home/me TORCHINDUCTOR_FREEZING=1 python repro.py --size 3\n",
+            "bash",
+        ),
+    ]
+    read = read_command(blocks, "Run with `TORCHINDUCTOR_PERMUTE_FUSION=1`.")
+    assert read.variables == {
+        "TORCHINDUCTOR_FREEZING": "1",
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_PERMUTE_FUSION": "1",
+    }
+    assert (read.arguments, read.launcher) == (("--size", "3"), "")
+    assert (
+        read_command([block("torchrun --nproc-per-node 2 a.py\n", "")], "").launcher == "torchrun"
+    )
+
+
+RUN = CapturedRun("ok", "", "", "", is_compared=True)
+
+
+@pytest.mark.parametrize(
+    ("reported", "run", "answer"),
+    [
+        (ReportedFailure("exception", "KeyError", "'buf1'"), RUN, answers.PASSES),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            CapturedRun("exception", "KeyError: 'buf#'", "t", "torch", is_compared=False),
+            answers.FAILS,
+        ),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            CapturedRun("exception", "TypeError: no sum", "t", "torch", is_compared=False),
+            answers.DIFFERENT,
+        ),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("ok", "", "", "", is_compared=False),
+            answers.CANNOT_TELL,
+        ),
+        (ReportedFailure("wrong-result", machine="macOS"), RUN, answers.CANNOT_TELL),
+        (
+            ReportedFailure("exception"),
+            CapturedRun("ok", "", "", "", is_compared=False, is_simulated=True),
+            answers.CANNOT_TELL,
+        ),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            CapturedRun(
+                "exception", "ModuleNotFoundError: No module named 'x'", "t", "user", False
+            ),
+            answers.CANNOT_TELL,
+        ),
+        (
+            ReportedFailure(),
+            CapturedRun("exception", "NameError: name 'x' is not defined", "t", "user", False),
+            answers.CANNOT_TELL,
+        ),
+        (
+            ReportedFailure(),
+            CapturedRun("exception", "KeyError: 'buf#'", "t", "torch", is_compared=False),
+            answers.FAILS,
+        ),
+        (ReportedFailure("hang"), CapturedRun("unknown", "", "", "", False), answers.CANNOT_TELL),
+    ],
+)
+def test_a_run_is_no_evidence_while_a_condition_is_missing(
+    reported: ReportedFailure, run: CapturedRun, answer: str
+) -> None:
+    """A pass counts only where the failure could have been seen, a failure only if it is the one."""
+    assert answers.answer_of_run(reported, run).answer == answer
