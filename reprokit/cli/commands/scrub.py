@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from reprokit.cli.shared import options as shared
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
+    from reprokit.core.triage.known_failures import KnownMatch
     from reprokit.host.scrub.jail import Jail
     from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
 
@@ -92,9 +94,11 @@ def scrub(
       gh issue view 196570 --repo pytorch/pytorch --json body -q .body | reprokit scrub - --yes
     """
     from reprokit.core.reported.issue_programs import NoProgram
+    from reprokit.host.bisect import torch_environments
     from reprokit.host.catalogue import catalogue_files
-    from reprokit.host.run import run_directory
-    from reprokit.host.scrub import jail, read_issue
+    from reprokit.host.pack import reopen
+    from reprokit.host.scrub import draft_comment, jail, read_issue
+    from reprokit.host.system import files
 
     if str(issue) == "-":
         text = read_issue.check_text(sys.stdin.buffer.read(read_issue.MAX_BYTES + 1), "stdin")
@@ -110,26 +114,30 @@ def scrub(
         _print_unread(ctx, f"{found.command.launcher} starts several processes", as_json)
         return
     found = _on_device(found, gpu)
-    run = run_directory.create_run_directory(output_dir, "scrub")
-    try:
-        chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(run.path)
-        if not chosen.kind and not no_jail:
-            raise BadInput(
-                f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or add"
-                " --no-jail to run the program with your rights"
-            )
-        with terminal.LiveStatus(is_quiet=as_json) as live:
-            _ask(issue, found, chosen, yes, live)
-            places = [shared.interpreter_option(one) for one in pythons or (None,)]
-            places += _installed(versions, places[0], live)
-            result = _run(found, chosen, run.path, places, live)
-        document = _finish(found, result, chosen, catalogues, run.path)
-    finally:
-        run.release_lock()
+    consent.require_consent(issue, yes, "programs that a stranger wrote; read them")
+    places = [shared.interpreter_option(one) for one in pythons or (None,)]
+    wanted = [one.strip() for one in versions.split(",")] if versions else []
+    for version in wanted:
+        torch_environments.parse_version(version)
+    folder = _make_folder(output_dir)
+    chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
+    if not chosen.kind and not no_jail:
+        raise BadInput(
+            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
+            " program with your rights: --no-jail"
+        )
+    with terminal.LiveStatus(is_quiet=as_json) as live:
+        _ask(found, chosen, yes, live)
+        places += _installed(wanted, places[0], live)
+        result = _run(found, chosen, folder, places, live)
+    opened = reopen.open_pack(result.pack) if result.pack else None
+    known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
+    comment = draft_comment.draft_comment(found, result, opened, known)
+    path = files.write_atomically(folder / COMMENT_FILE, out.clean_text(comment))
     if as_json:
-        out.RESULTS.print_json(document)
+        out.RESULTS.print_json(_document(found, result, chosen, known, path))
     else:
-        _print_result(document)
+        _print_result(result, known, path)
     ctx.exit(EXIT_CODES[result.answer])
 
 
@@ -159,14 +167,21 @@ def _on_device(found: IssueProgram, gpu: str | None) -> IssueProgram:
     return dataclasses.replace(found, gpu=wanted)
 
 
-def _ask(
-    issue: Path, found: IssueProgram, chosen: Jail, is_agreed: bool, live: terminal.LiveStatus
-) -> None:
+def _make_folder(output_dir: Path | None) -> Path:
+    """Create the folder of the results; raises BadInput if that is not possible."""
+    name = f"scrub-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    folder = output_dir or Path("reprokit-out", name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.resolve()
+    except OSError as problem:
+        raise BadInput(
+            f"cannot write {folder}: {problem.strerror or problem}; name a writable --output-dir"
+        ) from problem
+
+
+def _ask(found: IssueProgram, chosen: Jail, is_agreed: bool, live: terminal.LiveStatus) -> None:
     """Show what would run, and ask for consent; raises BadInput without it."""
-    if not is_agreed and not sys.stdin.isatty():
-        raise consent.NoConsent(
-            f"{issue} has a program that a stranger wrote; read it and add --yes to run it"
-        )
     live.pause()
     for name, value in _shown(found, chosen):
         out.PROGRESS.print_line(f"{name:<12} {out.one_line(value)}")
@@ -183,7 +198,7 @@ def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
     failure = " ".join(
         filter(None, (reported.kind, f"{reported.error}: {reported.message}".strip(": ")))
     )
-    lines = ", ".join(str(line) for line in program.lines)
+    lines = " and ".join(str(line) for line in program.lines)
     rows = [
         ("issue", found.title),
         ("reports", f"{failure or 'a failure without a name'}"),
@@ -199,18 +214,15 @@ def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def _installed(versions: str | None, python: str, live: terminal.LiveStatus) -> list[str]:
-    """Return interpreters with versions of torch; raises BadInput for one that is none."""
+def _installed(versions: Sequence[str], python: str, live: terminal.LiveStatus) -> list[str]:
+    """Return interpreters with versions of torch; raises BadInput if one cannot be installed."""
     from reprokit.host.bisect import torch_environments
 
     options = torch_environments.InstallOptions(python=python)
     found = []
-    for version in filter(None, (versions or "").split(",")):
-        torch_environments.parse_version(version.strip())
+    for version in versions:
         try:
-            done = torch_environments.obtain_environment(
-                version.strip(), options, live.show_message
-            )
+            done = torch_environments.obtain_environment(version, options, live.show_message)
         except torch_environments.CannotInstall as problem:
             raise BadInput(f"--versions {version}: {problem}") from problem
         found.append(done.python)
@@ -234,22 +246,10 @@ def _run(
         raise BadInput(str(problem)) from problem
 
 
-def _finish(
-    found: IssueProgram,
-    result: ScrubResult,
-    chosen: Jail,
-    catalogues: Sequence[Path],
-    folder: Path,
+def _document(
+    found: IssueProgram, result: ScrubResult, chosen: Jail, known: Sequence[KnownMatch], path: Path
 ) -> dict[str, Any]:
-    """Write the comment, and return the document of the result."""
-    from reprokit.host.pack import reopen
-    from reprokit.host.scrub import draft_comment
-    from reprokit.host.system import files
-
-    opened = reopen.open_pack(result.pack) if result.pack else None
-    known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
-    comment = draft_comment.draft_comment(found, result, opened, known)
-    path = files.write_atomically(folder / COMMENT_FILE, out.clean_text(comment))
+    """Return the JSON document of a result."""
     return {
         "schema": 1,
         "answer": result.answer,
@@ -280,13 +280,13 @@ def _finish(
     }
 
 
-def _print_result(document: dict[str, Any]) -> None:
-    for run in document["runs"]:
-        line = f"{run['answer']} with torch {run['torch']}: {run['why']}"
+def _print_result(result: ScrubResult, known: Sequence[KnownMatch], path: Path) -> None:
+    for run in result.runs:
+        line = f"{run.answer} with torch {run.torch}: {run.why}"
         out.RESULTS.print_line((out.one_line(line), "bold"))
-    for match in document["known"][:1]:
-        out.RESULTS.print_line(out.one_line(f"{match['how']}: {match['issue']} {match['title']}"))
-    if document["pack"]:
-        out.RESULTS.print_line(f"pack     {document['pack']}")
-    out.RESULTS.print_line(f"comment  {document['comment']}")
+    for match in known[:1]:
+        out.RESULTS.print_line(out.one_line(match.sentence))
+    if result.pack:
+        out.RESULTS.print_line(f"pack     {result.pack}")
+    out.RESULTS.print_line(f"comment  {path}")
     out.RESULTS.print_line("Nothing was posted.")

@@ -24,13 +24,17 @@ class NoConsent(BadInput):
     code = "consent"
 
 
-def require_consent(pack: Path, is_agreed: bool) -> None:
-    """Raise BadInput if there is no ``--yes`` and no terminal to ask for consent."""
+def require_consent(path: Path, is_agreed: bool, what: str = "") -> None:
+    """Raise BadInput if there is no ``--yes`` and no terminal to ask for consent.
+
+    ``what`` says what ``path`` has, and what to do before; by default that of a pack.
+    """
     if not is_agreed and not sys.stdin.isatty():
-        raise NoConsent(
-            f"{pack} has programs that a stranger may have written; read them (reprokit show {pack}"
-            " --file NAME) and add --yes to run them"
+        usual = (
+            f"programs that a stranger may have written; read them (reprokit show {path} --file"
+            " NAME)"
         )
+        raise NoConsent(f"{path} has {what or usual} and add --yes to run them")
 
 
 def ask_consent(

@@ -74,7 +74,8 @@ class Jail:
         ``variables``, and of the user's only those that it needs to start.
         """
         kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        environ = {**kept, "HOME": str(folder), "TMPDIR": str(folder), **(variables or {})}
+        home = "/tmp" if self.kind else str(folder)  # noqa: S108 - it is empty in the jail
+        environ = {**kept, "HOME": home, **(variables or {})}
         start = ["env", "-i", *(f"{name}={value}" for name, value in environ.items())]
         limited = ["sh", "-c", _limits(), "sh", *start, *words]
         visible = visible_folders([sys.executable, *pythons])
@@ -133,7 +134,7 @@ def _limits() -> str:
 
 
 def _bubblewrap(folder: Path, visible: Sequence[str]) -> list[str]:
-    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
+    words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--proc", "/proc", "--dev", "/dev"]
     words += [word for name in TEMPORARY for word in ("--tmpfs", f"/{name}")]
     for path in SYSTEM:
