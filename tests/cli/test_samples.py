@@ -138,6 +138,10 @@ def test_sample(name: str, tmp_path: Path) -> None:
         assert again.returncode not in (0, 2)
         assert words in again.stderr
     assert_judged_alike(done)
+    if name == "crash":
+        assert result["verdict"]["work"] == {"kernel": result["traits"]["kernel"]}
+        assert "diagonal" in result["traits"]["kernel"]
+        assert "cpp_fused_" in result["verdict"]["reason"]
     if name == "hang":
         line = (ROOT / "samples" / "hang.py").read_text().splitlines().index(
             "        with lock, lock:"

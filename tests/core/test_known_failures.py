@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from reprokit.core.judge.stacks import location
 from reprokit.core.records.finding import Signature
-from reprokit.core.triage import known_failures
+from reprokit.core.triage import known_failures, likeness
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 
 TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
@@ -136,3 +137,37 @@ def test_unrelated_words_find_nothing() -> None:
 def test_a_damaged_entry_is_refused(document: object, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         known_failures.read_known_failure(document)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("cpp_fused_erf_0(arg0_1, buf0)", "cpp_fused_erf_0"),
+        ("buf1 = extern_kernels.addmm(a, b)", "extern_kernels.addmm"),
+        ("buf2 = torch.ops.aten.sort.stable(x)", "torch.ops.aten.sort.stable"),
+        ("del arg0_1", ""),
+    ],
+)
+def test_a_line_of_generated_code_names_what_it_calls(line: str, name: str) -> None:
+    assert location.called_kernel(line) == name
+
+
+def test_crashes_in_different_kernels_are_not_alike() -> None:
+    """All crashes in compiled code have one stack. The operators in the names of the kernels tell
+    them apart; a larger model fuses more operators into the same kernel.
+    """
+    title = "crash: kernel-run | SIGSEGV in <generated>:call"
+    run = ProvedRun(
+        "2.13.0", "fails", algorithm=6, signature="c" * 12, title=title, kernel="cpp_fused_erf_0"
+    )
+    entries = [_entry(1, run)]
+    signature = Signature("c" * 12, title, 6)
+
+    def matches(kernel: str) -> list[str]:
+        traits = dataclasses.replace(known_failures.traits_of_title(title), kernel=kernel)
+        found = known_failures.find_known_failures(signature, traits, entries)
+        return [match.how for match in found]
+
+    assert matches("cpp_fused_diagonal_expand_mean_2") == []
+    assert matches("cpp_fused_addmm_erf_relu_1") == matches("") == ["similar"]
+    assert likeness.kernel_overlap("cpp_fused_erf_0", "cpp_fused_addmm_erf_relu_1") == 1.0

@@ -259,12 +259,15 @@ def _crash(seen: Observation) -> Verdict | None:
     if error:
         evidence.append(f"stderr: {error[:300]}")
     how = f"the target was killed by {name}" + (f" ({error[:160]})" if error else "")
+    called = location.called_kernel(fault.source) if fault and phase == "kernel-run" else ""
+    work = {"kernel": called} if called else {}
     return Verdict(
         "crash",
         phase,
         name,
-        as_sentence(f"{how}, {location.doing_in_words(phase, seen)}"),
+        as_sentence(f"{how}, {location.doing_in_words(phase, seen, work)}"),
         tuple(evidence),
+        work=work,
     )
 
 

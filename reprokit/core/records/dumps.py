@@ -69,3 +69,7 @@ class Fault:
     pid: int
     headline: str
     frames: tuple[Frame, ...] = ()
+    source: str = ""
+    """The innermost line of generated code, such as the call of a kernel; empty if it is not
+    known.
+    """

@@ -54,12 +54,15 @@ class ProvedRun:
     title: str = ""
     frames: tuple[str, ...] = ()
     """``file:function`` of the compiler's frames, innermost first."""
+    kernel: str = ""
+    """The generated kernel that ran; empty if the failure is not in one."""
     workaround: str = ""
     """Whether the workaround avoids the failure: ``works``, ``fails``, or empty if not tried."""
 
     def traits(self) -> Traits:
         """Return the traits that are compared with those of a failure."""
-        return traits_of_title(self.title, self.frames)
+        shown = traits_of_title(self.title, self.frames)
+        return dataclasses.replace(shown, kernel=self.kernel)
 
 
 @dataclass(frozen=True)
@@ -221,9 +224,10 @@ def find_known_failures(
 
 
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
-    if (run.signature, run.algorithm) == (signature.id, signature.algorithm):
-        return _of_signature(entry, run)
     of_run = run.traits()
+    is_other = is_vague(run.title) and likeness.is_of_other_kernel(traits, of_run)
+    if (run.signature, run.algorithm) == (signature.id, signature.algorithm) and not is_other:
+        return _of_signature(entry, run)
     alike = likeness.compare_traits(traits, of_run)
     has_frames = bool(traits.frames and of_run.frames) and not is_vague(run.title)
     how: How = LIKELY if alike.score >= MIN_LIKELY_SCORE and has_frames else SIMILAR

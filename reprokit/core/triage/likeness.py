@@ -16,7 +16,20 @@ from reprokit.core.records.verdict_kinds import kind_named
 
 MIN_PROPOSED_SCORE = 0.6
 """The score from which two bugs are proposed as the same bug."""
-_WEIGHTS = {"frames": 4.0, "message": 4.0, "phase": 1.0, "ablation": 1.5, "operator": 1.5}
+_WEIGHTS = {
+    "frames": 4.0,
+    "message": 4.0,
+    "phase": 1.0,
+    "ablation": 1.5,
+    "operator": 1.5,
+    "kernel": 4.0,
+}
+
+
+_OF_ALL_KERNELS = frozenset(
+    {"cpp", "fused", "triton", "poi", "red", "per", "tem", "for", "copy", "to"}
+)
+"""Words of the names of kernels that say nothing about their operators."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,8 @@ class Traits:
     """The first ablation step that fails."""
     operator: str = ""
     """The first operator whose result differs."""
+    kernel: str = ""
+    """The generated kernel that ran. Inductor names it after the operators that it computes."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,8 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
     """Compare the traits of two failures."""
     if a.kind != b.kind and not all(kind_named(kind).is_slow for kind in (a.kind, b.kind)):
         return Likeness(0.0, ())
+    if is_of_other_kernel(a, b):  # the stacks and signals of all kernels are alike
+        return Likeness(0.0, ())
     parts: dict[str, float] = {}
     if a.frames and b.frames:
         parts["frames"] = frame_overlap(a.frames, b.frames)
@@ -62,6 +79,8 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
         # the ratio depends on the order
         first, second = sorted((a.message.split(), b.message.split()))
         parts["message"] = difflib.SequenceMatcher(None, first, second, autojunk=False).ratio()
+    if a.kernel and b.kernel:
+        parts["kernel"] = kernel_overlap(a.kernel, b.kernel)
     for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
         ("ablation", a.rung, b.rung),
@@ -69,7 +88,8 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
     ):
         if of_a and of_b:
             parts[name] = float(of_a == of_b)
-    evidence = max((parts[n] for n in ("frames", "message", "operator") if n in parts), default=0.0)
+    named = ("frames", "message", "operator", "kernel")
+    evidence = max((parts[n] for n in named if n in parts), default=0.0)
     if evidence < 0.5:  # the same phase alone is not a reason
         return Likeness(0.0, ())
     total = sum(_WEIGHTS[name] for name in parts)
@@ -89,6 +109,25 @@ def frame_overlap(a: Sequence[str], b: Sequence[str]) -> float:
     return common / everything if everything else 0.0
 
 
+def is_of_other_kernel(a: Traits, b: Traits) -> bool:
+    """Return whether both failures are in generated kernels that have no operator in common."""
+    return bool(a.kernel and b.kernel) and kernel_overlap(a.kernel, b.kernel) == 0.0
+
+
+def kernel_overlap(a: str, b: str) -> float:
+    """Return the share of common words in the names of two kernels, of the shorter name, from 0 to
+    1. A different model fuses more operators into the kernel.
+    """
+    words_a, words_b = _words_of_kernel(a), _words_of_kernel(b)
+    shorter = min(len(words_a), len(words_b))
+    return len(words_a & words_b) / shorter if shorter else float(a == b)
+
+
+def _words_of_kernel(name: str) -> frozenset[str]:
+    words = name.rpartition(".")[2].split("_")
+    return frozenset(word for word in words if word.isalpha() and word not in _OF_ALL_KERNELS)
+
+
 def _frame_weights(frames: Sequence[str]) -> dict[str, float]:
     weights: dict[str, float] = {}
     for depth, frame in enumerate(frames):
@@ -102,6 +141,8 @@ def _in_words(name: str, part: float, a: Traits, b: Traits) -> str:
         return f"{len(common)} frames in common, the innermost {common[0]}" if common else ""
     if name == "message":
         return f"{part:.0%} of the message's words"
+    if name == "kernel":
+        return f"kernels with common operators: {a.kernel} and {b.kernel}"
     value = {"phase": a.phase, "ablation": a.rung, "operator": a.operator}[name]
     return {"phase": "both in ", "ablation": "both begin with ", "operator": "both of "}[
         name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core.judge.stacks import evidence
+from reprokit.core.judge.stacks import evidence, location
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
@@ -27,6 +27,7 @@ def traits_of_failure(
         tuple(fr.show_frame(frame) for frame in frames),
         step or seen.first_rung,
         seen.departs,
+        location.called_kernel(verdict.work.get("kernel", "")),
     )
 
 

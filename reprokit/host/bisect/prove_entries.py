@@ -19,8 +19,10 @@ from typing import Any
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Identity, Signature
 from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.triage import known_failures, traits
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
+from reprokit.core.triage.likeness import Traits
 from reprokit.host.bisect import torch_environments
 from reprokit.host.minimize import locate
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, probe_limits_for
@@ -132,7 +134,7 @@ class _Prover:
             host_log.log_ignored(problem)
             return self.blank
         shown = traits.traits_of_failure(judged.verdict, judged.seen, judged.signature)
-        return _as_run(self.blank, entry, judged.verdict.kind, judged.signature, shown.frames)
+        return _as_run(self.blank, entry, judged.verdict.kind, judged.signature, shown)
 
     def _located(
         self, program: str, judged: CandidateResult, limits: ProbeLimits
@@ -159,16 +161,16 @@ def _capture(
     try:
         output = run_for_output(command, LIMIT_S, folders=(folder,), statuses=(0, 1))
         answer: dict[str, Any] = json.loads(output)
-        signature, frames = answer["signature"], answer["traits"].get("frames", ())
+        signature, shown = answer["signature"], from_json(Traits, answer["traits"])
         signed = Signature(signature["id"], signature["title"], signature["algorithm"])
-        return _as_run(blank, entry, str(answer["verdict"]["kind"]), signed, frames)
+        return _as_run(blank, entry, str(answer["verdict"]["kind"]), signed, shown)
     except (CommandFailed, ValueError, KeyError) as problem:
         host_log.log_ignored(problem)
         return blank
 
 
 def _as_run(
-    blank: ProvedRun, entry: KnownFailure, kind: str, signature: Signature, frames: Sequence[str]
+    blank: ProvedRun, entry: KnownFailure, kind: str, signature: Signature, shown: Traits
 ) -> ProvedRun:
     """Return a verdict and its signature as the run of an entry."""
     if kind == "ok":
@@ -182,7 +184,8 @@ def _as_run(
         algorithm=signature.algorithm,
         signature=signature.id,
         title=signature.title,
-        frames=tuple(frames),
+        frames=shown.frames,
+        kernel=shown.kernel,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, host_log, private_names
+from reprokit.host.watch import hang_evidence
 
 STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
@@ -338,7 +340,13 @@ def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
         if fault:
             faults.append(fault)
     fault = fr.parse_fatal(stderr_tail, 0)
-    return [*faults, fault] if fault else faults
+    return [_with_source(one) for one in ([*faults, fault] if fault else faults)]
+
+
+def _with_source(fault: Fault) -> Fault:
+    """Return a fatal signal with the line of generated code; its file is deleted after the run."""
+    lines = map(hang_evidence.generated_line, fault.frames)
+    return dataclasses.replace(fault, source=next(filter(None, lines), ""))
 
 
 def _limits(journals: Journals) -> dict[str, str]:

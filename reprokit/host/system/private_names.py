@@ -97,8 +97,9 @@ def redact_raised(raised: dumps.Raised) -> dumps.Raised:
 
 
 def redact_fault(fault: dumps.Fault) -> dumps.Fault:
-    """Return the fatal signal without private text in its headline."""
-    return dataclasses.replace(fault, headline=get_redactor().redact_text(fault.headline))
+    """Return the fatal signal without private text in its headline and its source."""
+    redact = get_redactor().redact_text
+    return dataclasses.replace(fault, headline=redact(fault.headline), source=redact(fault.source))
 
 
 def redact_tail(text: str, max_chars: int, missing_bytes: int) -> str:

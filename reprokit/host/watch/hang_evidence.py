@@ -16,7 +16,7 @@ from pathlib import Path
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.stacks.frames import normalise_file
 from reprokit.core.judge.stacks.main_process import MainProcess
-from reprokit.core.records.dumps import Dump
+from reprokit.core.records.dumps import Dump, Frame
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.shared import cuts
@@ -203,13 +203,14 @@ def _generated_lines(dumps: list[Dump]) -> dict[str, str]:
     """Return the source lines of generated code on the stacks; the files are deleted after the
     run.
     """
-    found = {}
-    for dump in dumps:
-        for frame in (f for t in dump.threads for f in t.frames):
-            if normalise_file(frame.file) == "<generated>" and frame.file.startswith("/"):
-                rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
-                if 0 < frame.line <= len(rows):
-                    found[f"{frame.file}:{frame.line}"] = cuts.cut_head(
-                        rows[frame.line - 1].strip(), 300
-                    )
-    return found
+    frames = (frame for dump in dumps for thread in dump.threads for frame in thread.frames)
+    lines = ((frame, generated_line(frame)) for frame in frames)
+    return {f"{frame.file}:{frame.line}": line for frame, line in lines if line}
+
+
+def generated_line(frame: Frame) -> str:
+    """Return the line of generated code at which a frame is; empty for any other frame."""
+    if normalise_file(frame.file) != "<generated>" or not frame.file.startswith("/"):
+        return ""
+    rows = files.read_text(Path(frame.file), 4 << 20).splitlines()
+    return cuts.cut_head(rows[frame.line - 1].strip(), 300) if 0 < frame.line <= len(rows) else ""

@@ -20,6 +20,11 @@ from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 
+_CALLED = re.compile(
+    r"(?P<name>(?:cpp_fused|triton_(?:poi|red|per|tem|for)|extern_kernels\.|torch\.ops\.|aten\.)"
+    r"[\w.]*)(?=\(|$)"
+)
+
 
 def phase_at_work(seen: Observation) -> tuple[str | None, tuple[str, ...]]:
     """Return the current phase and its evidence, from the stacks or else from the journal."""
@@ -190,6 +195,14 @@ def _kernel(seen: Observation) -> str:
         ):
             return file.group().rsplit("/", 1)[-1]
     return ""
+
+
+def called_kernel(line: str) -> str:
+    """Return the kernel or the operator that a line of generated code calls, or that is the whole
+    text; empty if there is none.
+    """
+    called = _CALLED.search(line)
+    return called["name"] if called else ""
 
 
 def first_line(link: Link) -> str:

@@ -150,7 +150,7 @@ def traits_from_json(fields: Mapping[str, Any]) -> likeness.Traits:
     """Return the traits in the JSON of a signature."""
     texts = {
         name: str(fields.get(name) or "")
-        for name in ("kind", "phase", "cause", "message", "rung", "operator")
+        for name in ("kind", "phase", "cause", "message", "rung", "operator", "kernel")
     }
     return likeness.Traits(**texts, frames=tuple(str(f) for f in fields.get("frames") or ()))
 
