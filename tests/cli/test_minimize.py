@@ -327,6 +327,25 @@ def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write:
 
 
 @pytest.mark.slow
+@pytest.mark.long
+def test_larger_tensors_raise_the_rate(tmp_path: Path, write: Any) -> None:
+    """Half of the processes fail with small tensors, and all of them with large ones."""
+    script = write(
+        "lucky.py", LUCKY.replace("torch.get_num_threads() > 4", "inputs[0].numel() > 100")
+    )
+    for _ in range(4):  # the first run may pass
+        done = capture(
+            *("--proofs", "3", "--output-dir", tmp_path / "out"),
+            *("--", sys.executable, script),
+        )
+        if done.kind == "exception":
+            break
+    minimized = done.json["minimized"]
+    assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
+    assert any("it has sizes of" in note for note in minimized["notes"]), minimized
+
+
+@pytest.mark.slow
 def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     tmp_path: Path, write: Any
 ) -> None:

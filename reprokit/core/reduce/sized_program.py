@@ -5,7 +5,8 @@ the cost grows too fast.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from reprokit.core.reduce import ast_edits
 
@@ -16,6 +17,13 @@ MIN_BUILD_S = 0.4
 """The smallest cost of the smallest size that is used, in seconds: of the compiler, and of the C++
 compiler, which includes the start of a process.
 """
+
+
+GROWTH = 16
+"""How many times larger a size becomes, to see whether a rare failure shows in more runs."""
+MIN_GROWN = 2
+"""A size of 1 is a special case of the compiler."""
+_MAKERS = frozenset({"rand", "randn", "ones", "zeros", "empty", "arange"})
 
 
 def min_cost_s(is_built: bool) -> float:
@@ -101,6 +109,38 @@ def loop_over_sizes(
         f"assert seconds[-1] < {ratio:.1f} * max(seconds[0], {min_cost_s(is_built):g})",
     ]
     return ast.unparse(ast.parse("\n".join(rows))) + "\n"
+
+
+def larger_programs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the program with larger tensors, and what was changed in words: each size alone, and
+    then all of them.
+
+    A size is a number in the arguments of a call that makes a tensor. The same number changes in
+    the arguments of all calls, so that shapes still fit.
+    """
+    sizes = sorted({node.value for node in _numbers(ast.parse(text), _MAKERS)})
+    every = [(size,) for size in sizes] + ([tuple(sizes)] if len(sizes) > 1 else [])
+    for chosen in every:
+        tree = ast.parse(text)
+        for node in _numbers(tree):
+            if node.value in chosen:
+                node.value *= GROWTH
+        words = " and ".join(f"{size * GROWTH} instead of {size}" for size in chosen)
+        yield f"it has sizes of {words}", ast.unparse(tree) + "\n"
+
+
+def _numbers(tree: ast.AST, names: frozenset[str] = frozenset()) -> Iterator[Any]:
+    """Yield the numbers from 2 in the positional arguments of calls, and in lists there.
+
+    ``names`` are the functions whose calls count; empty for all of them.
+    """
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        if names and ast.unparse(call.func).removeprefix("torch.") not in names:
+            continue
+        parts = [part for a in call.args for part in getattr(a, "elts", [a])]
+        yield from (part for part in parts if _size(part) and part.value >= MIN_GROWN)
 
 
 def _size(node: ast.expr) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from reprokit.core.experiments import condition_lines, rates
-from reprokit.core.reduce import repeated
+from reprokit.core.reduce import repeated, sized_program
 from reprokit.host.experiments import find_conditions
 from reprokit.host.minimize import cases, minimization
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -31,8 +31,8 @@ def is_rare(state: State) -> bool:
 
 def raise_rate(state: State) -> State:
     """Change the program so that a rare failure shows in more runs: it repeats the call or the
-    compile, then it uses more threads or one. The change with the most failures is kept. At last,
-    several runs at once show whether a busy machine raises the rate.
+    compile, then it uses more threads or one, then larger tensors. The change with the most
+    failures is kept. At last, several runs at once show whether a busy machine raises the rate.
     """
     result, case = state.minimized, state.study.case_for(state)
     assert result is not None and result.proof is not None
@@ -42,6 +42,8 @@ def raise_rate(state: State) -> State:
         for how, text in repeated.repeated_programs(result.text):
             best = _better(state, best, how, text)
         for how, text in _with_other_threads(state, best.text):
+            best = _better(state, best, how, text)
+        for how, text in sized_program.larger_programs(best.text):
             best = _better(state, best, how, text)
         best = _under_load(state, best)
     if best is not result:

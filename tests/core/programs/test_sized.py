@@ -65,3 +65,23 @@ def test_the_loop_over_sizes_fails_when_the_cost_grows_too_fast() -> None:
             assert is_failing
         else:
             assert not is_failing
+
+
+def test_larger_sizes_fit_together() -> None:
+    """A size changes in all calls, and numbers that make no tensor stay."""
+    text = (
+        "import torch\nx = torch.randn(8, 3)\ny = torch.zeros((8, 1), dtype=torch.int64)\n"
+        "torch.nn.Linear(3, 5)(x).softmax(dim=1).view(8, 5)\n"
+    )
+    programs = dict(sized_program.larger_programs(text))
+    assert list(programs) == [
+        "it has sizes of 48 instead of 3",
+        "it has sizes of 128 instead of 8",
+        "it has sizes of 48 instead of 3 and 128 instead of 8",
+    ]
+    last = [*programs.values()][-1]
+    assert "randn(128, 48)" in last and "zeros((128, 1)" in last and "Linear(48, 5)" in last
+    assert "view(128, 5)" in last and "dim=1" in last
+    for program in programs.values():
+        exec(program, {})
+    assert [*sized_program.larger_programs("print(3)")] == []
