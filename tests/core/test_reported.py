@@ -30,8 +30,8 @@ def test_a_complete_program_is_taken_as_it_is() -> None:
         block("pip install torch\n", "bash", 9),
         block(PROGRAM, "", 12),
     ]
-    found = issue_programs.find_program(blocks)
-    assert (found.text, found.lines, found.added, found.others) == (PROGRAM, (12,), (), 0)
+    (found,) = issue_programs.find_programs(blocks)
+    assert (found.text, found.lines, found.added) == (PROGRAM, (12,), ())
 
 
 def test_a_fragment_gets_imports_and_the_blocks_that_define_its_names() -> None:
@@ -41,7 +41,7 @@ def test_a_fragment_gets_imports_and_the_blocks_that_define_its_names() -> None:
         block("unused = torch.ones(3)\n", line=7),
         block("from __future__ import annotations\nmodel = torch.compile(Model())\n", line=9),
     ]
-    found = issue_programs.find_program(blocks)
+    (found,) = issue_programs.find_programs(blocks)
     assert found.lines == (1, 9)
     assert found.added == (
         "import torch.nn.functional as F",
@@ -64,7 +64,14 @@ def test_a_fragment_gets_imports_and_the_blocks_that_define_its_names() -> None:
 def test_nothing_is_guessed(text: str, words: str) -> None:
     """A name without a definition, a program without a compiler and a log are refused in words."""
     with pytest.raises(NoProgram, match=words):
-        issue_programs.find_program([block(text, "")])
+        issue_programs.find_programs([block(text, "")])
+
+
+def test_a_comment_does_not_enter_the_compiler() -> None:
+    """A program whose decorator is commented out is not the one that fails."""
+    passing = PROGRAM.replace("torch.compile(f)(", "# torch.compile\nf(")
+    found = issue_programs.find_programs([block(passing), block(PROGRAM, line=20)])
+    assert [program.lines for program in found] == [(20,)]
 
 
 def test_a_chosen_block_is_the_program() -> None:
@@ -74,11 +81,11 @@ def test_a_chosen_block_is_the_program() -> None:
         block("import torch\nprint(torch.ones(3))\n", line=9),
         block("$ ls\n"),
     ]
-    assert issue_programs.find_program(blocks, 2).lines == (9,)
+    assert issue_programs.find_programs(blocks, 2)[0].lines == (9,)
     with pytest.raises(NoProgram, match="block 3 is no Python program"):
-        issue_programs.find_program(blocks, 3)
+        issue_programs.find_programs(blocks, 3)
     with pytest.raises(NoProgram, match="3 code blocks, so block 4 is none"):
-        issue_programs.find_program(blocks, 4)
+        issue_programs.find_programs(blocks, 4)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_a_chosen_block_is_the_program() -> None:
 )
 def test_prompts_and_output_are_left_out(text: str) -> None:
     """A session at the prompt of Python or IPython becomes its input."""
-    program = issue_programs.find_program([block(text, "pycon")]).text
+    program = issue_programs.find_programs([block(text, "pycon")])[0].text
     assert "tensor(" not in program and "Out[" not in program
     compile(program, "program", "exec")
 
@@ -114,7 +121,7 @@ def test_a_printed_graph_gets_its_inputs() -> None:
         '    def forward(self, a: "f32[2, 3]", b: "i64[4][1]cpu", c: "bf16[2, 3][1, 2]cpu"):\n'
         "        return (a + c).sum() + b\n"
     )
-    found = issue_programs.find_program([block(graph)])
+    (found,) = issue_programs.find_programs([block(graph)])
     assert found.added[0] == "import torch"
     assert "torch.randn((2, 3), dtype=torch.float32)" in found.text
     assert "torch.randint(0, 2, (4,), dtype=torch.int64)" in found.text
@@ -147,6 +154,11 @@ def test_the_failure_of_a_report() -> None:
     assert read_failure("x", "OS: macOS 15.1 (arm64)", []).machine == "macOS"
     not_close = "AssertionError: Tensor-likes are not close!\n"
     assert read_failure("acosh", "", [block(not_close, "")]).kind == "wrong-result"
+    assert read_failure("x", "only in colab", []).machine == "a notebook"
+    named = read_failure('"InternalTorchDynamoError: source code not available" in it', "", [])
+    assert (named.kind, named.error) == ("exception", "InternalTorchDynamoError")
+    mixed = read_failure("Inconsistent parsing", "", [block(log, "")])
+    assert (mixed.kind, mixed.error) == ("exception", "KeyError")
 
 
 def test_only_the_reported_failure_is_the_reported_one() -> None:
@@ -210,7 +222,7 @@ RUN = CapturedRun("ok", "", "", "", is_compared=True)
         (ReportedFailure("wrong-result", machine="macOS"), RUN, answers.CANNOT_TELL),
         (
             ReportedFailure("exception"),
-            CapturedRun("ok", "", "", "", is_compared=False, is_simulated=True),
+            CapturedRun("ok", "", "", "", is_compared=False, lacks_gpu=True),
             answers.CANNOT_TELL,
         ),
         (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
     from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
 
 EXIT_CODES = {"passes": 0, "fails": 1, "different": 1, "cannot tell": 3}
-DEFAULT_GPU = "h100"
 COMMENT_FILE = "comment.md"
-_CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
 
 
 @shared.command(
@@ -52,14 +49,6 @@ _CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
     help="Number of the code block with the program; default: the first complete program.",
 )
 @shared.option(
-    "--gpu",
-    metavar="NAME",
-    help=(
-        "The GPU to simulate for a program that names cuda; default:"
-        f" {DEFAULT_GPU} on a machine without a GPU."
-    ),
-)
-@shared.option(
     "--no-jail",
     is_flag=True,
     help="Run the program with the rights of the user, where no jail works or none is wanted.",
@@ -75,7 +64,6 @@ def scrub(
     pythons: tuple[str, ...],
     versions: str | None,
     block: int | None,
-    gpu: str | None,
     no_jail: bool,
     catalogues: tuple[Path, ...],
     output_dir: Path | None,
@@ -97,7 +85,7 @@ def scrub(
     from reprokit.host.bisect import torch_environments
     from reprokit.host.catalogue import catalogue_files
     from reprokit.host.pack import reopen
-    from reprokit.host.scrub import draft_comment, jail, read_issue
+    from reprokit.host.scrub import draft_comment, jail, read_issue, run_issue
     from reprokit.host.system import files
 
     if str(issue) == "-":
@@ -106,14 +94,13 @@ def scrub(
         text = read_issue.read_file(issue)
     catalogue_files.all_entries(catalogues)  # a damaged one is refused first
     try:
-        found = read_issue.read_issue(text, block or 0)
+        programs = read_issue.read_issue(text, block or 0)
     except NoProgram as problem:
         _print_unread(ctx, str(problem), as_json)
         return
-    if found.command.launcher:
-        _print_unread(ctx, f"{found.command.launcher} starts several processes", as_json)
+    if launcher := programs[0].command.launcher:
+        _print_unread(ctx, f"{launcher} starts several processes", as_json)
         return
-    found = _on_device(found, gpu)
     consent.require_consent(issue, yes, "programs that a stranger wrote; read them")
     places = [shared.interpreter_option(one) for one in pythons or (None,)]
     wanted = [one.strip() for one in versions.split(",")] if versions else []
@@ -127,9 +114,14 @@ def scrub(
             " program with your rights: --no-jail"
         )
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        _ask(found, chosen, yes, live)
+        _ask(programs, chosen, yes, live)
         places += _installed(wanted, places[0], live)
-        result = _run(found, chosen, folder, places, live)
+        try:
+            found, result = run_issue.run_programs(
+                programs, chosen, folder, places, live.show_message
+            )
+        except torch_environments.CannotInstall as problem:
+            raise BadInput(str(problem)) from problem
     opened = reopen.open_pack(result.pack) if result.pack else None
     known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
     comment = draft_comment.draft_comment(found, result, opened, known)
@@ -151,22 +143,6 @@ def _print_unread(ctx: click.Context, why: str, as_json: bool) -> None:
     ctx.exit(EXIT_CODES["cannot tell"])
 
 
-def _on_device(found: IssueProgram, gpu: str | None) -> IssueProgram:
-    """Return the program for the GPU of this machine, or for a simulated one if it needs one."""
-    import dataclasses
-
-    from reprokit.host.environment import simulated_gpu
-    from reprokit.host.scrub import jail
-
-    if gpu is not None:
-        simulated_gpu.parse_gpu_option(gpu)
-    if not _CUDA.search(found.program.text):
-        return found
-    has_gpu = any(os.path.exists(device) for device in jail.GPU_DEVICES)
-    wanted = gpu or ("" if has_gpu else DEFAULT_GPU)
-    return dataclasses.replace(found, gpu=wanted)
-
-
 def _make_folder(output_dir: Path | None) -> Path:
     """Create the folder of the results; raises BadInput if that is not possible."""
     name = f"scrub-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -180,33 +156,41 @@ def _make_folder(output_dir: Path | None) -> Path:
         ) from problem
 
 
-def _ask(found: IssueProgram, chosen: Jail, is_agreed: bool, live: terminal.LiveStatus) -> None:
+def _ask(
+    programs: Sequence[IssueProgram], chosen: Jail, is_agreed: bool, live: terminal.LiveStatus
+) -> None:
     """Show what would run, and ask for consent; raises BadInput without it."""
+    from reprokit.host.scrub import run_issue
+
     live.pause()
-    for name, value in _shown(found, chosen):
+    for name, value in _shown(programs[0], chosen):
         out.PROGRESS.print_line(f"{name:<12} {out.one_line(value)}")
-    if not is_agreed:
-        out.PROGRESS.print_line(found.program.text)  # the whole text: any part of it may matter
-        if not out.confirm_question("Run this?"):
-            raise consent.NoConsent("nothing was run")
+    for found in programs[: run_issue.MAX_PROGRAMS]:
+        program = found.program
+        lines = " and ".join(map(str, program.lines))
+        size = len(program.text.splitlines())
+        added = f"; added: {'; '.join(program.added)}" if program.added else ""
+        out.PROGRESS.print_line(
+            f"{'program':<12} {size} lines, from line {lines} of the text{out.one_line(added)}"
+        )
+        if not is_agreed:
+            out.PROGRESS.print_line(program.text)  # the whole text: any part of it may matter
+    if not is_agreed and not out.confirm_question("Run this?"):
+        raise consent.NoConsent("nothing was run")
     live.resume()
 
 
 def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
     """Return what is run and how, in words."""
-    reported, program, command = found.reported, found.program, found.command
+    reported, command = found.reported, found.command
     failure = " ".join(
         filter(None, (reported.kind, f"{reported.error}: {reported.message}".strip(": ")))
     )
-    lines = " and ".join(str(line) for line in program.lines)
     rows = [
         ("issue", found.title),
         ("reports", f"{failure or 'a failure without a name'}"),
-        ("program", f"{len(program.text.splitlines())} lines, from line {lines} of the text"),
-        ("added", "; ".join(program.added)),
         ("settings", " ".join(f"{name}={value}" for name, value in command.variables.items())),
         ("arguments", " ".join(command.arguments)),
-        ("device", f"a simulated {found.gpu}, which runs no kernels" if found.gpu else ""),
         ("runs in", chosen.description),
     ]
     if reported.torch:
@@ -227,23 +211,6 @@ def _installed(versions: Sequence[str], python: str, live: terminal.LiveStatus) 
             raise BadInput(f"--versions {version}: {problem}") from problem
         found.append(done.python)
     return found
-
-
-def _run(
-    found: IssueProgram,
-    chosen: Jail,
-    folder: Path,
-    pythons: Sequence[str],
-    live: terminal.LiveStatus,
-) -> ScrubResult:
-    from reprokit.host.bisect import torch_environments
-    from reprokit.host.scrub import run_issue
-
-    runner = run_issue.IssueRunner(found, chosen, folder, live.show_message)
-    try:
-        return runner.run_all(pythons)
-    except torch_environments.CannotInstall as problem:
-        raise BadInput(str(problem)) from problem
 
 
 def _document(
@@ -267,7 +234,6 @@ def _document(
             "added": list(found.program.added),
             "variables": dict(found.command.variables),
             "arguments": list(found.command.arguments),
-            "gpu": found.gpu,
         },
         "jail": chosen.kind,
         "runs": [

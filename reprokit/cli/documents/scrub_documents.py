@@ -31,7 +31,6 @@ class IssueProgramKeys(TypedDict):
     added: Annotated[list[str], msgspec.Meta(description="lines that reprokit added")]
     variables: dict[str, str]
     arguments: list[str]
-    gpu: Annotated[str, msgspec.Meta(description="the simulated GPU; empty if there is none")]
 
 
 class IssueRunRow(TypedDict):

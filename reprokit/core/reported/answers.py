@@ -35,8 +35,8 @@ class CapturedRun:
     responsible: str
     is_compared: bool
     """The results of compiled code were compared with those of eager."""
-    is_simulated: bool = False
-    """It ran on a simulated GPU, which computes nothing."""
+    lacks_gpu: bool = False
+    """The program names a GPU, and the machine has none."""
     reason: str = ""
     """Why a run has no answer."""
 
@@ -59,11 +59,10 @@ def answer_of_run(
         return ReportAnswer(CANNOT_TELL, run.reason or "the run gave no answer")
     if kind_named(run.kind).is_failure:
         return _of_failure(reported, run)
-    if run.is_simulated:
+    if run.lacks_gpu:
         return ReportAnswer(
             CANNOT_TELL,
-            "it compiles for a simulated GPU, which runs no kernels, so only a GPU can say that it"
-            " passes",
+            f"it passes on {machine}, and names a GPU, which this machine does not have",
         )
     if reported.machine:
         return ReportAnswer(
@@ -90,10 +89,6 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     if _OF_DEVICE.search(run.what):
         return ReportAnswer(
             CANNOT_TELL, f"it needs a device that this machine does not have: {run.what}"
-        )
-    if run.is_simulated:
-        return ReportAnswer(
-            CANNOT_TELL, f"on a simulated GPU it fails, but not as the issue reports: {run.title}"
         )
     error = run.what.partition(":")[0].rpartition(".")[2]
     if error in _OWN and run.responsible not in ("torch", "triton"):

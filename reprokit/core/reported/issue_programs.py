@@ -86,16 +86,14 @@ class FoundProgram:
     """Where its blocks begin in the text of the issue."""
     added: tuple[str, ...] = ()
     """The lines that reprokit added, such as imports."""
-    others: int = 0
-    """How many complete programs the text has besides this one."""
 
 
 class NoProgram(Exception):
     """The text has no complete program; the message says what is missing."""
 
 
-def find_program(blocks: Sequence[CodeBlock], chosen: int = 0) -> FoundProgram:
-    """Return the first complete program of a text that enters the compiler.
+def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundProgram]:
+    """Return the complete programs of a text that enter the compiler, in their order.
 
     ``chosen`` is the number of a block, from 1, that must be the last one of the program.
 
@@ -110,7 +108,7 @@ def find_program(blocks: Sequence[CodeBlock], chosen: int = 0) -> FoundProgram:
         if not wanted:
             raise NoProgram(f"block {chosen} is no Python program")
     else:
-        wanted = [pair for pair in programs if _COMPILES.search(pair[1])]
+        wanted = [pair for pair in programs if _enters_compiler(pair[1])]
     found: list[FoundProgram] = []
     problems: list[str] = []
     for block, text in wanted:
@@ -122,8 +120,7 @@ def find_program(blocks: Sequence[CodeBlock], chosen: int = 0) -> FoundProgram:
     if not found and not chosen:
         found = _graphs_with_inputs(programs)
     if found:
-        first = found[0]
-        return FoundProgram(first.text, first.lines, first.added, len(found) - 1)
+        return found
     if problems:
         raise NoProgram(problems[0])
     if programs:
@@ -131,6 +128,11 @@ def find_program(blocks: Sequence[CodeBlock], chosen: int = 0) -> FoundProgram:
     raise NoProgram(
         "the text has no code block" if not blocks else "no code block of the text is a program"
     )
+
+
+def _enters_compiler(text: str) -> bool:
+    """Return whether a program enters the compiler; its comments do not count."""
+    return bool(_COMPILES.search(ast.unparse(ast.parse(text))))
 
 
 def python_of_block(block: CodeBlock) -> str | None:

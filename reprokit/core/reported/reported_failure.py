@@ -25,6 +25,7 @@ _ERROR = re.compile(
 )
 _RAISED = re.compile(r"^(?P<type>[A-Z]\w+(?:Error|Exception)): (?P<message>\S.*)$", re.MULTILINE)
 """The exception inside the message of a wrapper, in a line of its own."""
+_IN_TITLE = re.compile(r"(?P<type>[A-Z]\w+(?:Error|Exception|Unsupported))\b:?(?P<message>.*)")
 _WRAPPER = re.compile(
     r"(?:BackendCompilerFailed|InductorError|LoweringException|TorchRuntimeError|InternalTorchDynamoError)$"
 )
@@ -60,6 +61,7 @@ _FLAKY = re.compile(
     re.IGNORECASE,
 )
 _MACHINES = {
+    "a notebook": r"\bipynb\b|[Cc]olab\b|\b[Jj]upyter\b",
     "macOS": r"\bOS: (?:macOS|Mac OS)|\bmps\b|Apple M\d",
     "Windows": r"\bOS: (?:Microsoft )?Windows",
     "aarch64": r"\baarch64\b|\barm64\b|Neoverse|Graviton",
@@ -123,11 +125,15 @@ def read_failure(
     ``program`` is the text of the program, whose own messages are no report.
     """
     logs = [block.text for block in blocks if not _is_part(block.text, program)]
-    whole = "\n".join([title, prose, *(block.text for block in blocks)])
+    said = "\n".join([title, prose])
+    whole = "\n".join([said, *(block.text for block in blocks)])
     version = next(iter(_TORCH.finditer(whole)), None)
     machine = next((name for name, words in _MACHINES.items() if re.search(words, whole)), "")
-    error, message = _last_error([title, prose, *logs])
-    kind = _kind_of(title) or ("exception" if error else "") or _kind_of("\n".join([prose, *logs]))
+    error, message = _last_error([said, *logs]) or _error_of_title(title)
+    kind = _kind_of(title)
+    if error and kind in ("", "wrong-result"):  # the words of wrong results are used for anything
+        kind = "exception"
+    kind = kind or _kind_of("\n".join([prose, *logs]))
     if error == "AssertionError" and _NOT_CLOSE.search(message):
         kind, error, message = "wrong-result", "", ""
     if kind in ("wrong-result", "crash", "hang") and error in ("AssertionError", "TimeoutError"):
@@ -138,7 +144,7 @@ def read_failure(
         message,
         (version["version"] or version["pin"]) if version else "",
         machine,
-        bool(_FLAKY.search("\n".join([title, prose]))),
+        bool(_FLAKY.search(said)),
     )
 
 
@@ -151,8 +157,14 @@ def _kind_of(text: str) -> str:
     return next((kind for kind, words in _KINDS if re.search(words, text, re.IGNORECASE)), "")
 
 
-def _last_error(texts: Iterable[str]) -> tuple[str, str]:
-    """Return the type and message of the last exception that texts show."""
+def _error_of_title(title: str) -> tuple[str, str]:
+    """Return the type and message of an exception that a title names; both may be empty."""
+    found = _IN_TITLE.search(title)
+    return (found["type"], found["message"].strip(" `'\"")) if found else ("", "")
+
+
+def _last_error(texts: Iterable[str]) -> tuple[str, str] | None:
+    """Return the type and message of the last exception that texts show; None without one."""
     error, message = "", ""
     for text in texts:
         for match in _ERROR.finditer(text):
@@ -162,7 +174,7 @@ def _last_error(texts: Iterable[str]) -> tuple[str, str]:
             inner = _RAISED.search(text, match.end())
             if _WRAPPER.search(error) and inner is not None:
                 error, message = inner["type"], inner["message"].strip()
-    return error, message
+    return (error, message) if error else None
 
 
 def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:

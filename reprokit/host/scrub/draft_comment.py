@@ -91,10 +91,6 @@ def _facts(
         rows.append(f"Run with `{settings}`, as the issue says.")
     if program.added:
         rows.append(f"Added to the program of the issue: `{'; '.join(program.added)}`.")
-    if program.others:
-        rows.append(f"The issue has {program.others} more complete programs, which were not run.")
-    if issue.gpu:
-        rows.append(f"It compiles for a simulated {issue.gpu}, which runs no kernels.")
     rows.append(f"Drafted with reprokit {__version__}.")
     return rows
 

@@ -77,17 +77,21 @@ def split_issue(text: str) -> IssueParts:
     return IssueParts(title, "\n".join(prose), tuple(blocks))
 
 
-def read_issue(text: str, block: int = 0) -> IssueProgram:
-    """Return the program of an issue, how to run it, and what it reports.
+def read_issue(text: str, block: int = 0) -> list[IssueProgram]:
+    """Return the programs of an issue, how to run them, and what it reports.
 
     Raises:
         NoProgram: the text has no complete program.
     """
     parts = split_issue(text)
-    found = issue_programs.find_program(parts.blocks, block)
-    return IssueProgram(
-        parts.title or next(iter(parts.prose.strip().splitlines()), "")[:200],
-        found,
-        reported_failure.read_command(parts.blocks, parts.prose),
-        reported_failure.read_failure(parts.title, parts.prose, parts.blocks, found.text),
-    )
+    title = parts.title or next(iter(parts.prose.strip().splitlines()), "")[:200]
+    command = reported_failure.read_command(parts.blocks, parts.prose)
+    return [
+        IssueProgram(
+            title,
+            program,
+            command,
+            reported_failure.read_failure(parts.title, parts.prose, parts.blocks, program.text),
+        )
+        for program in issue_programs.find_programs(parts.blocks, block)
+    ]

@@ -8,7 +8,9 @@ and a program that passes is compared with a torch in which it fails.
 from __future__ import annotations
 
 import json
+import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
-from reprokit.host.scrub.jail import Jail
+from reprokit.host.scrub.jail import GPU_DEVICES, Jail
 from reprokit.host.service.examination import START
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
@@ -40,6 +42,11 @@ OF_REPLAY = {
     "other": answers.DIFFERENT,
     "unresolved": answers.CANNOT_TELL,
 }
+MAX_PROGRAMS = 3
+"""Programs of one issue that are run, until one fails as reported."""
+_CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
+_WORST = (answers.FAILS, answers.DIFFERENT, answers.CANNOT_TELL, answers.PASSES)
+"""Which answer counts if the programs of one issue have different ones, the first one first."""
 Say = Callable[[str], None]
 
 
@@ -51,8 +58,11 @@ class IssueProgram:
     program: FoundProgram
     command: ReportedCommand
     reported: ReportedFailure
-    gpu: str = ""
-    """The GPU to simulate; empty if the program runs on the devices that it names."""
+
+    @property
+    def names_gpu(self) -> bool:
+        """Whether the program names a CUDA device."""
+        return bool(_CUDA.search(self.program.text))
 
 
 @dataclass(frozen=True)
@@ -88,23 +98,42 @@ class ScrubResult:
         return KnownFailure("", "", kind, "", runs=runs)
 
 
-class IssueRunner:
-    """Runs one program; its folder is the one that the jail can write."""
+def run_programs(
+    programs: Sequence[IssueProgram], jail: Jail, folder: Path, pythons: Sequence[str], say: Say
+) -> tuple[IssueProgram, ScrubResult]:
+    """Run the programs of an issue until one fails as reported; return the one that counts.
 
-    def __init__(self, issue: IssueProgram, jail: Jail, folder: Path, say: Say) -> None:
-        self.issue, self.jail, self.folder, self.say = issue, jail, folder, say
-        files.write_atomically(folder / PROGRAM_FILE, issue.program.text)
+    Each has its own folder, which is the only one that the jail can write. Raises CannotInstall for
+    an interpreter without torch.
+    """
+    results: list[tuple[IssueProgram, ScrubResult]] = []
+    for number, issue in enumerate(programs[:MAX_PROGRAMS], 1):
+        own = folder / f"program-{number}"
+        own.mkdir(exist_ok=True)
+        files.write_atomically(own / PROGRAM_FILE, issue.program.text)
+        results.append((issue, _IssueRunner(issue, jail, own, say).run_all(pythons)))
+        if results[-1][1].answer == answers.FAILS:
+            break
+    return min(results, key=lambda result: _WORST.index(result[1].answer))
+
+
+@dataclass(frozen=True)
+class _IssueRunner:
+    """Runs one program."""
+
+    issue: IssueProgram
+    jail: Jail
+    folder: Path
+    say: Say
 
     def run_all(self, pythons: Sequence[str]) -> ScrubResult:
-        """Return the answers of all interpreters.
-
-        Raises CannotInstall for an interpreter without torch.
-        """
+        """Return the answers of all interpreters."""
         results: list[IssueRun] = []
         failure: dict[str, Any] = {}
         for number, python in enumerate(pythons):
             torch = torch_environments.imported_torch_version(python)
-            self.say(f"running the program with torch {torch}")
+            lines = " and ".join(map(str, self.issue.program.lines))
+            self.say(f"running the program from line {lines} with torch {torch}")
             if failure.get("pack") and failure.get("repro"):
                 results.append(self._replay(failure, python, torch))
             else:
@@ -133,8 +162,7 @@ class IssueRunner:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
         words += ["--graph-breaks", "0"] if issue.reported.kind == "graph-break" else []
-        words += ["--gpu", issue.gpu] if issue.gpu else ["--compare"]
-        words += ["--", python, PROGRAM_FILE, *issue.command.arguments]
+        words += ["--compare", "--", python, PROGRAM_FILE, *issue.command.arguments]
         try:
             output = self._run_reprokit(words, python)
             return dict(json.loads(output)), ""
@@ -163,7 +191,7 @@ class IssueRunner:
             title=title,
             responsible=str(verdict["responsible"]),
             is_compared=comparison.get("status") == "same",
-            is_simulated=bool(self.issue.gpu),
+            lacks_gpu=self.issue.names_gpu and not has_gpu(),
             reason=str(verdict["reason"]),
         )
         return answers.answer_of_run(
@@ -181,3 +209,8 @@ class IssueRunner:
         except (CommandFailed, ValueError, KeyError) as problem:
             host_log.log_ignored(problem)
             return IssueRun(torch, answers.CANNOT_TELL, str(problem))
+
+
+def has_gpu() -> bool:
+    """Return whether the machine has a device of NVIDIA."""
+    return any(os.path.exists(device) for device in GPU_DEVICES)
