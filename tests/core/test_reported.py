@@ -74,6 +74,18 @@ def test_a_comment_does_not_enter_the_compiler() -> None:
     assert [program.lines for program in found] == [(20,)]
 
 
+def test_a_decorator_in_a_comment_and_a_function_without_arguments_are_compiled() -> None:
+    """Both say what is compiled. A function with an argument leaves a doubt."""
+    text = "import torch\n\n#@torch.compile(fullgraph=True)\ndef f():\n    return torch.ones(3)\n\nf()\n"
+    (found,) = issue_programs.find_programs([block(text)])
+    assert "\n@torch.compile(fullgraph=True)\ndef f" in found.text
+    assert found.added == ("@torch.compile(fullgraph=True)",)
+    (found,) = issue_programs.find_programs([block("def f():\n    return torch.ones(3)\n")])
+    assert found.added == ("import torch", "torch.compile(f)()")
+    with pytest.raises(NoProgram):
+        issue_programs.find_programs([block("def f(x):\n    return torch.ones(x)\n")])
+
+
 def test_a_chosen_block_is_the_program() -> None:
     """``chosen`` names a block, also one that does not name the compiler; others are refused."""
     blocks = [

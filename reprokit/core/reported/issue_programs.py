@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import dataclasses
 import re
 import symtable
 import textwrap
@@ -54,6 +56,10 @@ _COMPILES = re.compile(
     r"|compiled_autograd|compile_fx|standalone_compile|\bcompile_to\w*\(|symbolic_trace\("
 )
 """How a program enters the compiler."""
+_COMMENTED = re.compile(
+    r"^(?P<indent>[ ]*)#[ ]*(?P<decorator>@torch\.(?:compile|_dynamo\.optimize)\b.*)$", re.MULTILINE
+)
+"""A decorator that enters the compiler, in a comment."""
 _PROMPT = re.compile(r"^(?:>>>|In \[\d+\]:) ?", re.MULTILINE)
 _GIVEN = {
     "__name__",
@@ -118,7 +124,7 @@ def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundPro
         except NoProgram as problem:
             problems.append(str(problem))
     if not found and not chosen:
-        found = _graphs_with_inputs(programs)
+        found = _uncommented(programs) or _with_calls(programs)
     if found:
         return found
     if problems:
@@ -194,17 +200,47 @@ def _joined(imports: Iterable[str], parts: Sequence[str]) -> str:
     return "\n".join([*dict.fromkeys(future), *imports, *rest]).strip("\n") + "\n"
 
 
-def _graphs_with_inputs(programs: Sequence[tuple[CodeBlock, str]]) -> list[FoundProgram]:
-    """Return printed graphs whose annotations give each input, as programs that compile them."""
+def _uncommented(programs: Sequence[tuple[CodeBlock, str]]) -> list[FoundProgram]:
+    """Return programs whose only entry into the compiler is a decorator in a comment."""
+    found = []
+    for place, (block, text) in enumerate(programs):
+        changed = _COMMENTED.sub(r"\g<indent>\g<decorator>", text)
+        if changed == text:
+            continue
+        with contextlib.suppress(NoProgram, SyntaxError):
+            program = _complete(block, changed, programs[:place])
+            added = (*program.added, *(match["decorator"] for match in _COMMENTED.finditer(text)))
+            found.append(dataclasses.replace(program, added=added))
+    return found
+
+
+def _with_calls(programs: Sequence[tuple[CodeBlock, str]]) -> list[FoundProgram]:
+    """Return printed graphs whose annotations give each input, and functions without arguments, as
+    programs that compile and call them.
+    """
     found = []
     for block, text in programs:
-        rows = graph_inputs.program_rows(text)
+        rows = graph_inputs.program_rows(text) or _call_of_function(text)
         if rows and not undefined_names("\n".join([text, *rows])) - IMPORTS.keys():
             missing = undefined_names("\n".join([text, *rows]))
             imports = tuple(IMPORTS[name] for name in sorted(missing))
             program = _joined(imports, [text, "\n".join(rows)])
             found.append(FoundProgram(program, (block.line,), (*imports, *rows)))
     return found
+
+
+def _call_of_function(text: str) -> list[str]:
+    """Return the call of the only function of a program, if it has no argument and no caller."""
+    module = ast.parse(text)
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    others = [n for n in module.body if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr))]
+    if len(functions) != 1 or others != functions:
+        return []
+    arguments = functions[0].args
+    named = [*arguments.posonlyargs, *arguments.args]
+    has_required = len(named) > len(arguments.defaults) or None in arguments.kw_defaults
+    is_called = any(isinstance(n, ast.Name) and n.id == functions[0].name for n in ast.walk(module))
+    return [] if has_required or is_called else [f"torch.compile({functions[0].name})()"]
 
 
 def undefined_names(text: str) -> set[str]:

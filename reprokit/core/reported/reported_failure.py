@@ -78,7 +78,7 @@ _SETTINGS = re.compile(
 _PATHS = re.compile(
     r"TORCH_(?:TRACE|LOGS_OUT|HOME|EXTENSIONS_DIR)|TORCHINDUCTOR_CACHE_DIR|\w*_DIR$"
 )
-"""Variables with folders of the reporter's machine."""
+"""Variables with folders of the reporter's machine, and of logs, which reprokit writes itself."""
 _UNNAMED_VARIABLE = _VARIABLE.replace("?P<name>", "?:").replace("?P<value>", "?:")
 _RUN = re.compile(
     rf"^\s*(?:\$ |> )?(?P<variables>(?:(?:env |export )?{_UNNAMED_VARIABLE}\s+)*)"

@@ -190,7 +190,7 @@ class _IssueRunner:
             what=identity_of_title(title).what,
             title=title,
             responsible=str(verdict["responsible"]),
-            is_compared=comparison.get("status") == "same",
+            is_compared=bool(comparison.get("leaves")),
             lacks_gpu=self.issue.names_gpu and not has_gpu(),
             reason=str(verdict["reason"]),
         )
