@@ -183,6 +183,8 @@ def test_only_the_reported_failure_is_the_reported_one() -> None:
     assert is_reported(ReportedFailure(), "exception", "KeyError: 'buf#'") is None
     assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True
     assert is_reported(ReportedFailure("wrong-result"), "nondeterministic", "") is True
+    checked = "AssertionError: Tensor-likes are not close!"
+    assert is_reported(ReportedFailure("wrong-result"), "error-in-eager", checked) is True
 
 
 def test_settings_of_torch_are_read_from_commands() -> None:
@@ -232,6 +234,12 @@ RUN = CapturedRun("ok", "", "", "", is_compared=True)
             answers.CANNOT_TELL,
         ),
         (ReportedFailure("wrong-result", machine="macOS"), RUN, answers.CANNOT_TELL),
+        (ReportedFailure("recompile-limit"), RUN, answers.PASSES),
+        (
+            ReportedFailure("recompile-limit"),
+            CapturedRun("ok", "", "", "", is_compared=True, recompiles=2),
+            answers.DIFFERENT,
+        ),
         (
             ReportedFailure("exception"),
             CapturedRun("ok", "", "", "", is_compared=False, lacks_gpu=True),

@@ -35,6 +35,8 @@ class CapturedRun:
     responsible: str
     is_compared: bool
     """The results of compiled code were compared with those of eager."""
+    recompiles: int = 0
+    """How many times code was compiled again."""
     lacks_gpu: bool = False
     """The program names a GPU, and the machine has none."""
     reason: str = ""
@@ -67,6 +69,10 @@ def answer_of_run(
     if reported.machine:
         return ReportAnswer(
             CANNOT_TELL, f"it passes on {machine}, and was reported from {reported.machine}"
+        )
+    if reported.kind == "recompile-limit" and run.recompiles:
+        return ReportAnswer(
+            DIFFERENT, f"code is compiled again {run.recompiles} times, which reaches no limit"
         )
     if reported.kind == "wrong-result" and not run.is_compared:
         return ReportAnswer(

@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.records import bounded_json
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.reported import answers
 from reprokit.core.reported.answers import CapturedRun, ReportAnswer
 from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
+from reprokit.core.shared.contract import run_names
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
 from reprokit.host.scrub.jail import GPU_DEVICES, Jail
@@ -191,6 +193,7 @@ class _IssueRunner:
             title=title,
             responsible=str(verdict["responsible"]),
             is_compared=bool(comparison.get("leaves")),
+            recompiles=_recompiles(Path(str(captured["run_dir"]))),
             lacks_gpu=self.issue.names_gpu and not has_gpu(),
             reason=str(verdict["reason"]),
         )
@@ -209,6 +212,15 @@ class _IssueRunner:
         except (CommandFailed, ValueError, KeyError) as problem:
             host_log.log_ignored(problem)
             return IssueRun(torch, answers.CANNOT_TELL, str(problem))
+
+
+def _recompiles(run_path: Path) -> int:
+    """Return how many times a captured run compiled code again; 0 if its record is damaged."""
+    with host_log.suppress(ValueError, TypeError, AttributeError, KeyError):
+        text = files.read_text(run_path / run_names.OBSERVATION_FILE)
+        rows = bounded_json.parse_json(text)["recompiled"]
+        return sum(int(row["count"]) for row in rows)
+    return 0
 
 
 def has_gpu() -> bool:
