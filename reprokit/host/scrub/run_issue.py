@@ -166,11 +166,20 @@ class _IssueRunner:
         words += ["--graph-breaks", "0"] if issue.reported.kind == "graph-break" else []
         words += ["--compare", "--", python, PROGRAM_FILE, *issue.command.arguments]
         try:
-            output = self._run_reprokit(words, python)
-            return dict(json.loads(output)), ""
+            captured = dict(json.loads(self._run_reprokit(words, python)))
+            for name in ("pack", "run_dir"):
+                self._check_inside(captured.get(name))
+            return captured, ""
         except (CommandFailed, ValueError) as problem:
             host_log.log_ignored(problem)
             return {}, str(problem)
+
+    def _check_inside(self, path: object) -> None:
+        """Raise ValueError for a path outside of the folder: a program may change what reprokit
+        writes in the jail.
+        """
+        if path and not Path(str(path)).resolve().is_relative_to(self.folder.resolve()):
+            raise ValueError("the result names a file outside of the jail")
 
     def _run_reprokit(self, words: Sequence[str], python: str) -> str:
         """Return what reprokit prints in the jail; raises CommandFailed."""
