@@ -129,13 +129,13 @@ def test_bad_input_gets_one_line(tmp_path: Path) -> None:
     or 3, and nothing runs.
     """
     (tmp_path / "binary.md").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "large.md").write_bytes(b"x" * ((1 << 20) + 1))
+    (tmp_path / "large.md").write_bytes(b"x" * ((256 << 10) + 1))
     (tmp_path / "empty.md").write_text(" \n")
     (tmp_path / "bug.md").write_text(BUG)
     for words, message in (
         (("gone.md", "--yes"), "cannot read gone.md"),
         (("binary.md", "--yes"), "is not UTF-8"),
-        (("large.md", "--yes"), "larger than 1048576 bytes"),
+        (("large.md", "--yes"), "larger than 262144 bytes"),
         (("empty.md", "--yes"), "is empty"),
         (("bug.md",), "add --yes"),
         (("bug.md", "--yes", "--versions", "newest"), "is not a version"),
@@ -143,4 +143,4 @@ def test_bad_input_gets_one_line(tmp_path: Path) -> None:
         done = reprokit("scrub", *words, "--output-dir", "out", cwd=tmp_path)
         assert (done.status, done.err.count("\n")) == (2, 1) and message in done.err, done.err
     wrong = reprokit("scrub", "bug.md", "--yes", "--block", "9", cwd=tmp_path)
-    assert wrong.status == 3 and "block 9 is none" in wrong.out
+    assert wrong.status == 3 and "there is no block 9" in wrong.out

@@ -170,4 +170,10 @@ def test_crashes_in_different_kernels_are_not_alike() -> None:
 
     assert matches("cpp_fused_diagonal_expand_mean_2") == []
     assert matches("cpp_fused_addmm_erf_relu_1") == matches("") == ["similar"]
+    assert likeness.kernel_overlap("torch.ops.aten.sort.stable", "torch.ops.aten.sort") == 1.0
+    assert (
+        likeness.kernel_overlap("triton_poi_fused_erf_0.run", "triton_per_fused_sum_1.run") == 0.0
+    )
+    assert likeness.kernel_overlap("cpp_fused_conv2d_0", "cpp_fused_conv2d_relu_3") == 1.0
+    assert matches("cpp_fused_0") == ["similar"]  # it names no operator, so nobody knows
     assert likeness.kernel_overlap("cpp_fused_erf_0", "cpp_fused_addmm_erf_relu_1") == 1.0

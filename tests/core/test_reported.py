@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from reprokit.core.reported import answers, graph_inputs, issue_programs
@@ -57,8 +60,8 @@ def test_a_fragment_gets_imports_and_the_blocks_that_define_its_names() -> None:
     [
         ("torch.compile(my_model)(x)\n", "uses my_model, x, which no block defines"),
         ("import torch\nprint(torch.ones(3))\n", "no program of the text enters the compiler"),
-        ("Segmentation fault (core dumped)\n", "no code block of the text is a program"),
-        ("KeyError: 'buf1'\n", "no code block of the text is a program"),
+        ("Segmentation fault (core dumped)\n", "no code block of the text is a Python program"),
+        ("KeyError: 'buf1'\n", "no code block of the text is a Python program"),
     ],
 )
 def test_nothing_is_guessed(text: str, words: str) -> None:
@@ -94,9 +97,9 @@ def test_a_chosen_block_is_the_program() -> None:
         block("$ ls\n"),
     ]
     assert issue_programs.find_programs(blocks, 2)[0].lines == (9,)
-    with pytest.raises(NoProgram, match="block 3 is no Python program"):
+    with pytest.raises(NoProgram, match="block 3 is not a Python program"):
         issue_programs.find_programs(blocks, 3)
-    with pytest.raises(NoProgram, match="3 code blocks, so block 4 is none"):
+    with pytest.raises(NoProgram, match="3 code blocks, so there is no block 4"):
         issue_programs.find_programs(blocks, 4)
 
 
@@ -183,8 +186,6 @@ def test_only_the_reported_failure_is_the_reported_one() -> None:
     assert is_reported(ReportedFailure(), "exception", "KeyError: 'buf#'") is None
     assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True
     assert is_reported(ReportedFailure("wrong-result"), "nondeterministic", "") is True
-    checked = "AssertionError: Tensor-likes are not close!"
-    assert is_reported(ReportedFailure("wrong-result"), "error-in-eager", checked) is True
 
 
 def test_settings_of_torch_are_read_from_commands() -> None:
@@ -269,4 +270,71 @@ def test_a_run_is_no_evidence_while_a_condition_is_missing(
     reported: ReportedFailure, run: CapturedRun, answer: str
 ) -> None:
     """A pass counts only where the failure could have been seen, a failure only if it is the one."""
+    assert answers.answer_of_run(reported, run).answer == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AA='' " * 3_000 + "x",
+        "\n" * 60_000,
+        "`AA=" + "x" * 60_000,
+        "A" * 60_000,
+        "Error: " * 10_000,
+        "a.Error: b\n" * 6_000,
+    ],
+)
+def test_no_text_takes_long(text: str) -> None:
+    """Hostile texts are read in a time that is proportional to their length."""
+    began = time.process_time()
+    read_failure(text, text, [block(text, "")])
+    read_command([block(text, "")], text)
+    short = time.process_time() - began
+    began = time.process_time()
+    for _ in range(20):
+        re.findall("(a|b)", text)
+    assert short < 200 * (time.process_time() - began + 0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ndef g(a, a): pass\ntorch.compile(g)\n",
+        "import torch\ntorch.compile(" + "+".join(["1"] * 5_000) + ")\n",
+        'class M(torch.nn.Module):\n    def forward(self, a: "f32['
+        + "9" * 5_000
+        + ']"):\n        return a\n',
+    ],
+)
+def test_odd_programs_are_refused_in_words(text: str) -> None:
+    with pytest.raises(NoProgram):
+        issue_programs.find_programs([block(text)])
+
+
+def test_operators_of_the_shell_are_no_arguments() -> None:
+    read = read_command([block("python a.py --n 3 2>&1 | tee log.txt\n", "sh")], "")
+    assert read.arguments == ("--n", "3")
+
+
+@pytest.mark.parametrize(
+    ("reported", "run", "answer"),
+    [
+        (ReportedFailure(), RUN, answers.CANNOT_TELL),
+        (ReportedFailure("slow-compile"), RUN, answers.CANNOT_TELL),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("error-in-eager", "AssertionError: x", "t", "user", is_compared=False),
+            answers.FAILS,
+        ),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("exception", "AssertionError: x", "t", "torch", is_compared=False),
+            answers.DIFFERENT,
+        ),
+    ],
+)
+def test_only_what_could_be_seen_passes(
+    reported: ReportedFailure, run: CapturedRun, answer: str
+) -> None:
+    """A text that names no failure cannot pass. The check of a program is not one of the compiler."""
     assert answers.answer_of_run(reported, run).answer == answer

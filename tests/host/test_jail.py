@@ -13,6 +13,8 @@ from reprokit.host.scrub import jail
 from tests.support.system_packages import require_programs
 
 LOOK = """
+WATCHED = ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger",
+           "/sys/devices/system/cpu", "/usr", "/etc/passwd"]
 import json, os, socket, sys
 def outcome(work):
     try:
@@ -34,6 +36,7 @@ print(json.dumps({
     "system": outcome(lambda: open("/usr/written", "w")),
     "python": outcome(lambda: open(sys.prefix + "/written", "w")),
     "mount": os.system("mount -t tmpfs tmpfs /usr 2>/dev/null") != 0,
+    "writable": [name for name in WATCHED if os.access(name, os.W_OK)],
     "processes": [name for name in os.listdir("/proc") if name.isdecimal()],
 }))
 """
@@ -67,6 +70,7 @@ def test_a_jail_hides_the_user_and_the_network(
     assert "inside" not in seen["home"]
     assert (seen["network"], seen["loopback"]) == ("OSError", "True")
     assert seen["system"] == seen["python"] == "OSError"
+    assert seen["writable"] == [] and {path.name for path in folder.iterdir()} == {"written"}
     assert seen["mount"] and len(seen["processes"]) <= 4
 
 

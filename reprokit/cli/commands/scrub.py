@@ -25,7 +25,10 @@ COMMENT_FILE = "comment.md"
 
 
 @shared.command(
-    epilog=("Exit codes: 0 it passes, 1 it fails, 2 wrong usage, 3 unknown, 130 interrupted.")
+    epilog=(
+        "Exit codes: 0 it passes, 1 it fails, also in a different way, 2 wrong usage, 3 unknown,"
+        " 130 interrupted."
+    )
 )
 @click.argument("issue", type=click.Path(path_type=Path), metavar="ISSUE.md|-")
 @shared.option(
@@ -84,7 +87,6 @@ def scrub(
     from reprokit.core.reported.issue_programs import NoProgram
     from reprokit.host.bisect import torch_environments
     from reprokit.host.catalogue import catalogue_files
-    from reprokit.host.pack import reopen
     from reprokit.host.scrub import draft_comment, jail, read_issue, run_issue
     from reprokit.host.system import files
 
@@ -114,7 +116,7 @@ def scrub(
             " program with your rights: --no-jail"
         )
     with terminal.LiveStatus(is_quiet=as_json) as live:
-        _ask(programs, chosen, yes, live)
+        _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
         places += _installed(wanted, places[0], live)
         try:
             found, result = run_issue.run_programs(
@@ -122,9 +124,9 @@ def scrub(
             )
         except torch_environments.CannotInstall as problem:
             raise BadInput(str(problem)) from problem
-    opened = reopen.open_pack(result.pack) if result.pack else None
+    opened = result.failure.opened if result.failure else None
     known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
-    comment = draft_comment.draft_comment(found, result, opened, known)
+    comment = draft_comment.draft_comment(found, result, known, folder)
     path = files.write_atomically(folder / COMMENT_FILE, out.clean_text(comment))
     if as_json:
         out.RESULTS.print_json(_document(found, result, chosen, known, path))
@@ -157,13 +159,17 @@ def _make_folder(output_dir: Path | None) -> Path:
 
 
 def _ask(
-    programs: Sequence[IssueProgram], chosen: Jail, is_agreed: bool, live: terminal.LiveStatus
+    programs: Sequence[IssueProgram],
+    chosen: Jail,
+    visible: Sequence[str],
+    is_agreed: bool,
+    live: terminal.LiveStatus,
 ) -> None:
     """Show what would run, and ask for consent; raises BadInput without it."""
     from reprokit.host.scrub import run_issue
 
     live.pause()
-    for name, value in _shown(programs[0], chosen):
+    for name, value in _shown(programs[0], chosen, visible):
         out.PROGRESS.print_line(f"{name:<12} {out.one_line(value)}")
     for found in programs[: run_issue.MAX_PROGRAMS]:
         program = found.program
@@ -180,7 +186,7 @@ def _ask(
     live.resume()
 
 
-def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
+def _shown(found: IssueProgram, chosen: Jail, visible: Sequence[str]) -> list[tuple[str, str]]:
     """Return what is run and how, in words."""
     reported, command = found.reported, found.command
     failure = " ".join(
@@ -192,6 +198,7 @@ def _shown(found: IssueProgram, chosen: Jail) -> list[tuple[str, str]]:
         ("settings", " ".join(f"{name}={value}" for name, value in command.variables.items())),
         ("arguments", " ".join(command.arguments)),
         ("runs in", chosen.description),
+        ("visible", ", ".join(visible) if chosen.kind else "all files of the user"),
     ]
     if reported.torch:
         rows.insert(2, ("with", f"torch {reported.torch}"))
@@ -240,10 +247,15 @@ def _document(
             {"torch": run.torch, "answer": run.answer, "why": run.why, "runs": run.runs}
             for run in result.runs
         ],
-        "pack": str(result.pack) if result.pack else None,
+        "pack": _pack_of(result),
         "known": [match.to_json() for match in known],
         "comment": str(path),
     }
+
+
+def _pack_of(result: ScrubResult) -> str | None:
+    opened = result.failure.opened if result.failure else None
+    return str(opened.pack.path) if opened else None
 
 
 def _print_result(result: ScrubResult, known: Sequence[KnownMatch], path: Path) -> None:
@@ -252,7 +264,7 @@ def _print_result(result: ScrubResult, known: Sequence[KnownMatch], path: Path) 
         out.RESULTS.print_line((out.one_line(line), "bold"))
     for match in known[:1]:
         out.RESULTS.print_line(out.one_line(match.sentence))
-    if result.pack:
-        out.RESULTS.print_line(f"pack     {result.pack}")
+    if pack := _pack_of(result):
+        out.RESULTS.print_line(f"pack     {pack}")
     out.RESULTS.print_line(f"comment  {path}")
     out.RESULTS.print_line("Nothing was posted.")

@@ -25,7 +25,8 @@ DTYPES = {
 }
 """The abbreviations of ``torch.utils._dtype_abbrs`` that random values exist for."""
 _ANNOTATION = re.compile(
-    r"(?P<dtype>\w+)\[(?P<sizes>[\d, ]*)\](?:\[(?P<strides>[\d, ]*)\])?(?P<device>cpu|cuda:\d+)?"
+    r"(?P<dtype>\w+)\[(?P<sizes>[\d, ]{0,99})\](?:\[(?P<strides>[\d, ]{0,99})\])?"
+    r"(?P<device>cpu|cuda:\d+)?"
 )
 
 
@@ -76,7 +77,7 @@ def input_of(annotation: ast.expr | None) -> str:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in re.findall(r"\d+", text))
+    return tuple(int(word) for word in re.findall(r"\d{1,9}", text))
 
 
 def _contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -109,10 +109,12 @@ def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundPro
     programs = [(block, text) for block in blocks if (text := python_of_block(block)) is not None]
     if chosen:
         if not 0 < chosen <= len(blocks):
-            raise NoProgram(f"the text has {len(blocks)} code blocks, so block {chosen} is none")
+            raise NoProgram(
+                f"the text has {len(blocks)} code blocks, so there is no block {chosen}"
+            )
         wanted = [pair for pair in programs if pair[0] is blocks[chosen - 1]]
         if not wanted:
-            raise NoProgram(f"block {chosen} is no Python program")
+            raise NoProgram(f"block {chosen} is not a Python program")
     else:
         wanted = [pair for pair in programs if _enters_compiler(pair[1])]
     found: list[FoundProgram] = []
@@ -121,7 +123,7 @@ def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundPro
         before = programs[: programs.index((block, text))]
         try:
             found.append(_complete(block, text, before))
-        except NoProgram as problem:
+        except (NoProgram, SyntaxError, RecursionError) as problem:
             problems.append(str(problem))
     if not found and not chosen:
         found = _uncommented(programs) or _with_calls(programs)
@@ -132,7 +134,9 @@ def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundPro
     if programs:
         raise NoProgram("no program of the text enters the compiler")
     raise NoProgram(
-        "the text has no code block" if not blocks else "no code block of the text is a program"
+        "the text has no code block"
+        if not blocks
+        else "no code block of the text is a Python program"
     )
 
 
@@ -150,6 +154,8 @@ def python_of_block(block: CodeBlock) -> str | None:
         text = _without_prompts(text)
     try:
         module = ast.parse(text)
+        symtable.symtable(text, "program", "exec")  # refuses more, such as two equal arguments
+        ast.unparse(module)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     does_something = any(

@@ -15,12 +15,14 @@ from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reported.issue_programs import CodeBlock
 
+MAX_TITLE_CHARS, MAX_ROW_CHARS = 300, 1_000
+"""GitHub refuses longer titles; the rest of a longer row is not read."""
 MIN_SAME_TYPE, MIN_OTHER_TYPE = 0.3, 0.6
 """The likeness of two messages from which they are the same error: with the same type, without."""
 _ERROR = re.compile(
-    r"^[ >]*(?:\S+: )?(?P<types>(?:[A-Za-z_][\w.]*(?:Error|Exception|Failed|Failure|Unsupported"
-    r"|Exceeded|Violation|NotImplemented|Interrupt|DataDependentOutputException|UserError)\w*"
-    r":\s+)+)(?P<message>\S.*)$",
+    r"^[ >]*(?:\S{1,200}: )?(?P<types>(?:[A-Za-z_][\w.]{0,120}(?:Error|Exception|Failed|Failure"
+    r"|Unsupported|Exceeded|Violation|NotImplemented|Interrupt)\w{0,40}:[ \t]+)+)"
+    r"(?P<message>\S.*)$",
     re.MULTILINE,
 )
 _RAISED = re.compile(r"^(?P<type>[A-Z]\w+(?:Error|Exception)): (?P<message>\S.*)$", re.MULTILINE)
@@ -69,7 +71,7 @@ _MACHINES = {
     "Intel XPU": r"device\s*=\s*['\"]xpu|\.xpu\(|to\(['\"]xpu",
 }
 """Machine -> words of reports from it."""
-_VARIABLE = r"(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>'[^'\n]*'|\"[^\"\n]*\"|[^\s`;&|]*)"
+_VARIABLE = r"(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>'[^'\n]*'|\"[^\"\n]*\"|(?!['\"])[^\s`;&|]*)"
 _SETTINGS = re.compile(
     r"(?:TORCH|INDUCTOR|AOT|PYTORCH|TRITON|OMP_|MKL_|KMP_|ATEN_|CUDA_LAUNCH|CUBLAS|ENABLE_|DISABLE_"
     r"|PYTHONHASHSEED)"
@@ -81,12 +83,12 @@ _PATHS = re.compile(
 """Variables with folders of the reporter's machine, and of logs, which reprokit writes itself."""
 _UNNAMED_VARIABLE = _VARIABLE.replace("?P<name>", "?:").replace("?P<value>", "?:")
 _RUN = re.compile(
-    rf"^\s*(?:\$ |> )?(?P<variables>(?:(?:env |export )?{_UNNAMED_VARIABLE}\s+)*)"
+    rf"^[ \t]*(?:\$ |> )?(?P<variables>(?:(?:env |export )?{_UNNAMED_VARIABLE}[ \t]+)*)"
     r"(?P<program>python[\d.]*|torchrun|accelerate|mpirun|pytest)\b(?P<words>.*)$",
     re.MULTILINE,
 )
-_EXPORT = re.compile(rf"^\s*(?:\$ )?(?:export |set )?{_VARIABLE}\s*$", re.MULTILINE)
-_INLINE = re.compile(rf"`(?:export )?{_VARIABLE}[^`\n]*`")
+_EXPORT = re.compile(rf"^[ \t]*(?:\$ )?(?:export |set )?{_VARIABLE}[ \t]*$", re.MULTILINE)
+_INLINE = re.compile(rf"`(?:export )?{_VARIABLE}[^`\n]{{0,200}}`")
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,10 @@ def read_failure(
 
     ``program`` is the text of the program, whose own messages are no report.
     """
-    logs = [block.text for block in blocks if not _is_part(block.text, program)]
+    title, prose = _cut_rows(title[:MAX_TITLE_CHARS]), _cut_rows(prose)
+    logs = [_cut_rows(block.text) for block in blocks if not _is_part(block.text, program)]
     said = "\n".join([title, prose])
-    whole = "\n".join([said, *(block.text for block in blocks)])
+    whole = "\n".join([said, *(_cut_rows(block.text) for block in blocks)])
     version = next(iter(_TORCH.finditer(whole)), None)
     machine = next((name for name, words in _MACHINES.items() if re.search(words, whole)), "")
     error, message = _last_error([said, *logs]) or _error_of_title(title)
@@ -146,6 +149,11 @@ def read_failure(
         machine,
         bool(_FLAKY.search(said)),
     )
+
+
+def _cut_rows(text: str) -> str:
+    """Return a text with short rows, so that no pattern needs long for a hostile one."""
+    return "\n".join(row[:MAX_ROW_CHARS] for row in text.split("\n"))
 
 
 def _is_part(text: str, program: str) -> bool:
@@ -171,8 +179,7 @@ def _last_error(texts: Iterable[str]) -> tuple[str, str] | None:
             types = [name.strip().rpartition(".")[2] for name in match["types"].split(":")]
             types = [name for name in types if name]
             error, message = types[-1], match["message"].strip()
-            inner = _RAISED.search(text, match.end())
-            if _WRAPPER.search(error) and inner is not None:
+            if _WRAPPER.search(error) and (inner := _RAISED.search(text, match.end())):
                 error, message = inner["type"], inner["message"].strip()
     return (error, message) if error else None
 
@@ -184,8 +191,6 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
     """
     if not reported.kind:
         return None
-    if reported.kind == "wrong-result" and what.startswith("AssertionError"):
-        return True  # the program compares the results itself
     if not _is_same_kind(reported.kind, kind):
         return False
     if kind not in ("exception", "oom", "error-in-eager"):
@@ -221,7 +226,8 @@ def read_command(blocks: Sequence[CodeBlock], prose: str) -> ReportedCommand:
     variables: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
     launcher = ""
-    texts = [block.text for block in blocks if block.language not in ("python", "py")]
+    prose = _cut_rows(prose)
+    texts = [_cut_rows(one.text) for one in blocks if one.language not in ("python", "py")]
     for text in texts:
         for match in _RUN.finditer(text):
             variables.update(_settings(re.finditer(_VARIABLE, match["variables"])))
@@ -246,7 +252,15 @@ def _settings(matches: Iterable[re.Match[str]]) -> dict[str, str]:
 
 
 def _split(words: str) -> list[str]:
+    """Return the words of a command up to the first operator of the shell, such as ``|``."""
+    lexer = shlex.shlex(words, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: list[str] = []
     try:
-        return shlex.split(words, comments=True)
-    except ValueError:
-        return words.split()
+        for word in lexer:
+            if set(word) & set("|&;<>()"):
+                return found[:-1] if found and found[-1] == "2" and word.startswith(">") else found
+            found.append(word)
+    except ValueError:  # a quotation that does not end
+        return found
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,10 @@ _WEIGHTS = {
 
 
 _OF_ALL_KERNELS = frozenset(
-    {"cpp", "fused", "triton", "poi", "red", "per", "tem", "for", "copy", "to"}
+    (
+        *("", "cpp", "fused", "triton", "poi", "red", "per", "tem", "for", "copy", "to", "run"),
+        *("torch", "ops", "aten", "extern", "kernels", "default", "out"),
+    )
 )
 """Words of the names of kernels that say nothing about their operators."""
 
@@ -79,7 +83,7 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
         # the ratio depends on the order
         first, second = sorted((a.message.split(), b.message.split()))
         parts["message"] = difflib.SequenceMatcher(None, first, second, autojunk=False).ratio()
-    if a.kernel and b.kernel:
+    if words_of_kernel(a.kernel) and words_of_kernel(b.kernel):
         parts["kernel"] = kernel_overlap(a.kernel, b.kernel)
     for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
@@ -111,21 +115,23 @@ def frame_overlap(a: Sequence[str], b: Sequence[str]) -> float:
 
 def is_of_other_kernel(a: Traits, b: Traits) -> bool:
     """Return whether both failures are in generated kernels that have no operator in common."""
-    return bool(a.kernel and b.kernel) and kernel_overlap(a.kernel, b.kernel) == 0.0
+    words_a, words_b = words_of_kernel(a.kernel), words_of_kernel(b.kernel)
+    return bool(words_a and words_b) and not words_a & words_b
 
 
 def kernel_overlap(a: str, b: str) -> float:
     """Return the share of common words in the names of two kernels, of the shorter name, from 0 to
     1. A different model fuses more operators into the kernel.
     """
-    words_a, words_b = _words_of_kernel(a), _words_of_kernel(b)
+    words_a, words_b = words_of_kernel(a), words_of_kernel(b)
     shorter = min(len(words_a), len(words_b))
     return len(words_a & words_b) / shorter if shorter else float(a == b)
 
 
-def _words_of_kernel(name: str) -> frozenset[str]:
-    words = name.rpartition(".")[2].split("_")
-    return frozenset(word for word in words if word.isalpha() and word not in _OF_ALL_KERNELS)
+def words_of_kernel(name: str) -> frozenset[str]:
+    """Return the words of the operators in the name of a kernel; empty if it names none."""
+    words = re.split(r"[._]", name)
+    return frozenset(word for word in words if not word.isdecimal() and word not in _OF_ALL_KERNELS)
 
 
 def _frame_weights(frames: Sequence[str]) -> dict[str, float]:

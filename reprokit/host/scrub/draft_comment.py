@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 from reprokit import __version__
 from reprokit.core.judge.responsible import responsibility
@@ -15,36 +15,38 @@ from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown
 from reprokit.host.report.template_files import markdown_templates
 from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
+from reprokit.host.system import private_names
+
+MAX_LOG_CHARS = 8_000
 
 
 def draft_comment(
-    issue: IssueProgram,
-    result: ScrubResult,
-    opened: OpenedPack | None,
-    known: Sequence[KnownMatch],
+    issue: IssueProgram, result: ScrubResult, known: Sequence[KnownMatch], folder: Path
 ) -> str:
-    """Return the comment as Markdown; ``opened`` is the pack of the failure, where there is one."""
+    """Return the comment as Markdown, without private names; ``folder`` is that of the results.
+
+    All of the pack is text of a stranger, so it is code or escaped.
+    """
+    failure = result.failure
+    opened = failure.opened if failure is not None else None
     repro = opened.repro if opened is not None else ""
-    kind = opened.verdict.kind if opened is not None else issue.reported.kind
-    versions = result.dated(kind).versions if len(result.runs) > 1 else ""
-    minimized = result.capture.get("minimized") or {}
+    versions = result.dated(issue.reported.kind).versions if len(result.runs) > 1 else ""
+    redactor = private_names.get_redactor()
     text = markdown.render_template(
         markdown_templates(),
         "issue/scrub.md.j2",
         headline=headline(result),
-        repro=repro,
+        repro=redactor.redact_python(repro) if repro else "",
         repro_lines=len(repro.splitlines()),
-        proof=_proof(minimized),
-        program_note=_note(result),
-        runs=[
-            {"torch": run.torch, "words": f"{run.answer} {run.why}".strip()} for run in result.runs
-        ],
+        proof=failure.proof if failure is not None else "",
+        unproven=failure.unproven if failure is not None else "",
+        runs=result.runs,
         versions=f"It {versions}." if versions else "",
         facts=_facts(issue, opened, known),
-        error_logs=_text(opened, "issue/error_logs.md") if not repro else "",
-        collected=_text(opened, "issue/versions.md"),
+        logs="" if repro else _text(opened, "issue/error_logs.md"),
+        collected=_text(opened, "collect_env.txt"),
     )
-    return text.strip() + "\n"
+    return text.replace(str(folder), "<folder>").strip() + "\n"
 
 
 def headline(result: ScrubResult) -> Markdown:
@@ -59,18 +61,8 @@ def headline(result: ScrubResult) -> Markdown:
     if first.answer == answers.CANNOT_TELL:
         return Markdown(f"**Cannot tell** with {torch}: {why}.")
     failing = [run for run in result.runs[1:] if run.answer == answers.FAILS]
-    older = f" It fails with torch {failing[0].torch}, with the program below." if failing else ""
+    older = f" It fails with torch {failing[0].torch}." if failing else ""
     return Markdown(f"**Passes** with {torch} ({first.runs} of {first.runs} runs): {why}.{older}")
-
-
-def _proof(minimized: Mapping[str, Any]) -> str:
-    proof = minimized.get("proof") or {}
-    return f"{proof.get('hits', 0)} of {proof.get('runs', 0)} runs in fresh processes"
-
-
-def _note(result: ScrubResult) -> str:
-    unproven = result.capture.get("unproven")
-    return f"There is no smaller program: {unproven}." if unproven else ""
 
 
 def _facts(
@@ -95,7 +87,9 @@ def _facts(
     return rows
 
 
-def _text(opened: OpenedPack | None, name: str) -> Markdown:
+def _text(opened: OpenedPack | None, name: str) -> str:
+    """Return the start of a text of a pack, redacted with the names of this machine."""
     if opened is None:
-        return Markdown("")
-    return Markdown(opened.pack.files.get(name, b"").decode("utf-8", "replace").strip())
+        return ""
+    text = opened.pack.files.get(name, b"").decode("utf-8", "replace").strip()
+    return private_names.get_redactor().redact_text(text)[:MAX_LOG_CHARS]

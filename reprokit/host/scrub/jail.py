@@ -19,7 +19,15 @@ import reprokit
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
 BUBBLEWRAP, NAMESPACES, NONE = "bubblewrap", "user namespaces", ""
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/gnu", "/sys")
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/gnu"),
+    "/sys/devices/system",  # the processors
+)
+"""Folders with programs and libraries."""
+CONTROLS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""Files through which root changes the machine; capabilities do not protect them."""
+MOUNT_POINTS = ("/mnt", "/media", "/srv")
+"""Folders on which the root of the jail can be mounted, where only the jail sees it."""
 SETTINGS = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group"),
     *("nsswitch.conf", "hosts", "protocols", "services"),
@@ -89,7 +97,10 @@ class Jail:
 def find_jail(folder: Path) -> Jail:
     """Return the best jail that works on this machine; ``folder`` is used to try it."""
     problems = []
-    for kind, tools in ((BUBBLEWRAP, ("bwrap",)), (NAMESPACES, ("unshare", "pivot_root"))):
+    for kind, tools in (
+        (BUBBLEWRAP, ("bwrap",)),
+        (NAMESPACES, ("unshare", "pivot_root", "setpriv")),
+    ):
         if missing := [tool for tool in tools if shutil.which(tool) is None]:
             problems.append(f"{missing[0]} is not installed")
             continue
@@ -127,15 +138,27 @@ def _is_below(name: str, folder: str) -> bool:
     return name == folder or name.startswith(f"{folder.rstrip('/')}/")
 
 
+def has_gpu() -> bool:
+    """Return whether the machine has a device of NVIDIA."""
+    return any(os.path.exists(device) for device in GPU_DEVICES)
+
+
 def _limits() -> str:
-    """Return a shell script that sets limits and then becomes its arguments."""
-    memory = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * SHARE_OF_MEMORY) >> 10
+    """Return a shell script that sets limits and then becomes its arguments.
+
+    CUDA reserves more addresses than the machine has memory, so a GPU means no limit of them.
+    """
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = "unlimited" if has_gpu() else str(int(pages * SHARE_OF_MEMORY) >> 10)
     return f'ulimit -c 0; ulimit -f {MAX_FILE_KB}; ulimit -v {memory}; exec "$@"'
 
 
 def _bubblewrap(folder: Path, visible: Sequence[str]) -> list[str]:
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--proc", "/proc", "--dev", "/dev"]
+    words += [
+        word for name in CONTROLS if os.path.exists(name) for word in ("--ro-bind", name, name)
+    ]
     words += [word for name in TEMPORARY for word in ("--tmpfs", f"/{name}")]
     for path in SYSTEM:
         if os.path.islink(path):
@@ -152,42 +175,59 @@ def _bubblewrap(folder: Path, visible: Sequence[str]) -> list[str]:
 
 
 def _build_root(folder: Path, visible: Sequence[str]) -> str:
-    """Return a shell script that builds the jail in a new mount namespace, and enters it."""
-    new = shlex.quote(f"{folder}/.root")
+    """Return a shell script that builds the jail in a new mount namespace, and enters it.
+
+    Each mount that it shows becomes read-only, with the flags that it has, before the folder and
+    the devices are added.
+    """
+    here = str(folder)
+    shown = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *visible]
+    new = next(
+        point
+        for point in MOUNT_POINTS
+        if os.path.isdir(point) and not any(_is_below(one, point) for one in (here, *shown))
+    )
     rows = [
         "set -e",
-        f"mkdir -p {new}; mount -t tmpfs tmpfs {new}",
-        f'show() {{ mkdir -p {new}"$1"; mount --rbind "$1" {new}"$1"',
-        f'  mount -o remount,bind,ro {new}"$1" || true; }}',
+        f"mount -t tmpfs tmpfs {new}",
+        f'show() {{ mkdir -p {new}"$1"; mount --rbind "$1" {new}"$1"; }}',
         f'file() {{ mkdir -p {new}"${{1%/*}}"; : > {new}"$1"; mount --bind "$1" {new}"$1"; }}',
-        f"for name in etc proc dev {' '.join(TEMPORARY)} old; do mkdir -p {new}/$name; done",
     ]
-    for path in SYSTEM:
-        if os.path.islink(path):
+    for path in shown:
+        if os.path.islink(path) and path in SYSTEM:
             rows.append(f"cp -P {path} {new}{path}")
         elif os.path.isdir(path):
-            rows.append(f"show {path}")
-    for name in SETTINGS:
-        path = f"/etc/{name}"
-        if os.path.isdir(path):
-            rows.append(f"show {path}")
+            rows.append(f"show {shlex.quote(path)}")
         elif os.path.isfile(path):
-            rows.append(f"cp {path} {new}{path}")
-    for path in visible:
-        word = "show" if os.path.isdir(path) else "file"
-        rows.append(f"{word} {shlex.quote(path)}")
-    here = shlex.quote(str(folder))
-    rows += [f"file /dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-    rows += [f"[ -e {device} ] && file {device} || true" for device in GPU_DEVICES]
+            rows.append(f"file {shlex.quote(path)}")
     rows += [
-        f"cd {new}/dev; mkdir -p shm; mount -t tmpfs tmpfs shm",
+        "while read -r _ _ _ _ point flags _; do",
+        "    point=$(printf '%b' \"$point\")",
+        '    [ -e "$point" ] || continue  # a mount of the machine, which the new root hides',
+        f'    case "$point" in {new}/*)',
+        '        mount -o "remount,bind,ro,${flags#r[wo],}" "$point" || mount -o'
+        ' remount,bind,ro "$point"',
+        "    esac",
+        "done < /proc/self/mountinfo",
+        f"cd {new}; mkdir -p etc proc dev/shm old {' '.join(TEMPORARY)}; cd /",
+        *(f"file /dev/{name}" for name in ("null", "zero", "full", "random", "urandom")),
+        *(f"file {device}" for device in GPU_DEVICES if os.path.exists(device)),
+        f"cd {new}/dev; mount -t tmpfs tmpfs shm; cd /",
         f"ln -s /proc/self/fd {new}/dev/fd",
-        f"mkdir -p {new}{here}; mount --bind {here} {new}{here}",
+        f"mkdir -p {new}{shlex.quote(here)}",
+        f"mount --bind {shlex.quote(here)} {new}{shlex.quote(here)}",
         f"mount -t proc proc {new}/proc",
+    ]
+    for name in CONTROLS:
+        if os.path.exists(name):
+            rows += [
+                f"mount --bind {new}{name} {new}{name}",
+                f"mount -o remount,bind,ro {new}{name}",
+            ]
+    rows += [
         "ip link set lo up 2>/dev/null || true",
         f"cd {new}; pivot_root . old; umount -l /old; rmdir /old",
-        f"cd {here}",
-        'set -- setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"',
-        'exec "$@"',
+        f"cd {shlex.quote(here)}",
+        'exec setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"',
     ]
     return "\n".join(rows)

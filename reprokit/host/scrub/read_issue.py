@@ -13,10 +13,10 @@ from reprokit.core.reported.issue_programs import CodeBlock
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.scrub.run_issue import IssueProgram
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 256 << 10
 """GitHub refuses a body of more than 65,536 characters; comments may be pasted below it."""
-_DETAILS = re.compile(r"^[ ]{0,3}</?(?:details|summary)\b.*$", re.MULTILINE)
-"""Rows that GitHub folds a part with; Markdown takes what follows them for HTML."""
+_DETAILS = re.compile(r"</?(?:details|summary)\b[^>\n]{0,200}>")
+"""Tags with which GitHub folds a part; Markdown takes what follows them for HTML."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class IssueParts:
 def read_file(path: Path) -> str:
     """Return the text of a file; raises BadInput if it cannot be one of an issue."""
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"{path} is not a file; name the file with the text of the issue")
         if path.stat().st_size > MAX_BYTES:
             raise BadInput(
                 f"{path} is larger than {MAX_BYTES} bytes, so it is not the text of an issue"

@@ -7,26 +7,26 @@ and a program that passes is compared with a torch in which it fails.
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.records import bounded_json
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.reported import answers
-from reprokit.core.reported.answers import CapturedRun, ReportAnswer
+from reprokit.core.reported.answers import CapturedRun
 from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
-from reprokit.host.scrub.jail import GPU_DEVICES, Jail
+from reprokit.host.pack import reopen
+from reprokit.host.pack.reopen import OpenedPack
+from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.service.examination import START
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
@@ -44,6 +44,9 @@ OF_REPLAY = {
     "other": answers.DIFFERENT,
     "unresolved": answers.CANNOT_TELL,
 }
+MAX_OUTPUT_BYTES = 16 << 20
+MAX_CHARS = 2_000
+"""Limits of what a capture in the jail prints, and of one text of it."""
 MAX_PROGRAMS = 3
 """Programs of one issue that are run, until one fails as reported."""
 _CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
@@ -79,15 +82,26 @@ class IssueRun:
 
 
 @dataclass(frozen=True)
+class JailedCapture:
+    """What a capture in the jail says. The program may have changed all of it."""
+
+    run: CapturedRun
+    opened: OpenedPack | None = None
+    """Its pack; None if it left none."""
+    unproven: str = ""
+    """Why there is no smallest program; empty if there is one, or if nothing failed."""
+    proof: str = ""
+    """How many runs prove the smallest program: ``2 of 2``."""
+
+
+@dataclass(frozen=True)
 class ScrubResult:
     """All that is known about an issue."""
 
     runs: tuple[IssueRun, ...]
     """The first one is that of the first interpreter."""
-    pack: Path | None = None
-    """The pack of the failure, of the first torch that fails."""
-    capture: dict[str, Any] = field(default_factory=dict)
-    """What the capture of the failure printed as JSON."""
+    failure: JailedCapture | None = None
+    """The capture of the first torch that fails."""
 
     @property
     def answer(self) -> str:
@@ -116,7 +130,13 @@ def run_programs(
         results.append((issue, _IssueRunner(issue, jail, own, say).run_all(pythons)))
         if results[-1][1].answer == answers.FAILS:
             break
-    return min(results, key=lambda result: _WORST.index(result[1].answer))
+    issue, result = min(results, key=lambda one: _WORST.index(one[1].answer))
+    left = len(programs) - MAX_PROGRAMS
+    if left > 0 and result.answer == answers.PASSES:
+        why = f"the first {MAX_PROGRAMS} programs pass, and {left} did not run"
+        first = IssueRun(result.runs[0].torch, answers.CANNOT_TELL, why)
+        result = ScrubResult((first, *result.runs[1:]), result.failure)
+    return issue, result
 
 
 @dataclass(frozen=True)
@@ -131,107 +151,117 @@ class _IssueRunner:
     def run_all(self, pythons: Sequence[str]) -> ScrubResult:
         """Return the answers of all interpreters."""
         results: list[IssueRun] = []
-        failure: dict[str, Any] = {}
+        failure: JailedCapture | None = None
         for number, python in enumerate(pythons):
             torch = torch_environments.imported_torch_version(python)
             lines = " and ".join(map(str, self.issue.program.lines))
             self.say(f"running the program from line {lines} with torch {torch}")
-            if failure.get("pack") and failure.get("repro"):
-                results.append(self._replay(failure, python, torch))
+            if failure and failure.opened and failure.opened.repro:
+                results.append(self._replay(failure.opened, python, torch))
             else:
                 run, captured = self._capture_until_sure(python, torch, number)
                 results.append(run)
                 if run.answer == answers.FAILS:
                     failure = captured
             self.say(f"torch {torch}: {results[-1].answer} ({results[-1].why})")
-        pack = failure.get("pack")
-        return ScrubResult(tuple(results), Path(pack) if pack else None, failure)
+        return ScrubResult(tuple(results), failure)
 
     def _capture_until_sure(
         self, python: str, torch: str, number: int
-    ) -> tuple[IssueRun, dict[str, Any]]:
+    ) -> tuple[IssueRun, JailedCapture]:
         """Capture the program, and again while it passes and more runs are needed."""
         wanted = FLAKY_PASSES if self.issue.reported.is_flaky else PASSES
+        here = f"{platform.system()} on {platform.machine()}"
         for count in range(1, wanted + 1):
-            captured, problem = self._capture(python, f"{number}-{count}")
-            answer = self._answer(captured, problem)
+            captured = self._capture(python, f"{number}-{count}")
+            answer = answers.answer_of_run(self.issue.reported, captured.run, here)
             if answer.answer != answers.PASSES:
                 return IssueRun(torch, answer.answer, answer.why), captured
         return IssueRun(torch, answers.PASSES, answer.why, wanted), captured
 
-    def _capture(self, python: str, name: str) -> tuple[dict[str, Any], str]:
-        issue = self.issue
+    def _capture(self, python: str, name: str) -> JailedCapture:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
-        words += ["--graph-breaks", "0"] if issue.reported.kind == "graph-break" else []
-        words += ["--compare", "--", python, PROGRAM_FILE, *issue.command.arguments]
+        words += ["--graph-breaks", "0"] if self.issue.reported.kind == "graph-break" else []
+        words += ["--compare", "--", python, PROGRAM_FILE, *self.issue.command.arguments]
         try:
-            captured = dict(json.loads(self._run_reprokit(words, python)))
-            for name in ("pack", "run_dir"):
-                self._check_inside(captured.get(name))
-            return captured, ""
-        except (CommandFailed, ValueError) as problem:
+            return self._read_capture(self._run_reprokit(words, python))
+        except CommandFailed as problem:
+            return JailedCapture(_no_answer(str(problem)))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as problem:
             host_log.log_ignored(problem)
-            return {}, str(problem)
+            return JailedCapture(_no_answer("the capture printed no valid answer"))
+        except BadInput as problem:
+            return JailedCapture(_no_answer(f"the capture left no valid pack: {problem}"))
 
-    def _check_inside(self, path: object) -> None:
-        """Raise ValueError for a path outside of the folder: a program may change what reprokit
-        writes in the jail.
-        """
-        if path and not Path(str(path)).resolve().is_relative_to(self.folder.resolve()):
+    def _read_capture(self, output: str) -> JailedCapture:
+        """Return what a capture printed; raises one of many errors if it is damaged."""
+        captured = bounded_json.parse_json(output)
+        if "error" in captured and "verdict" not in captured:
+            return JailedCapture(_no_answer(str(captured["error"])[:MAX_CHARS]))
+        verdict = captured["verdict"]
+        title = str(captured["signature"]["title"])[:MAX_CHARS]
+        proof = (captured["minimized"] or {}).get("proof") or {}
+        run = CapturedRun(
+            kind=str(verdict["kind"])[:MAX_CHARS],
+            what=identity_of_title(title).what,
+            title=title,
+            responsible=str(verdict["responsible"])[:MAX_CHARS],
+            is_compared=bool((captured["comparison"] or {}).get("leaves")),
+            recompiles=self._recompiles(str(captured["run_dir"])),
+            lacks_gpu=self.issue.names_gpu and not has_gpu(),
+            reason=str(verdict["reason"])[:MAX_CHARS],
+        )
+        pack = captured["pack"]
+        opened = reopen.open_pack(self._inside(str(pack))) if pack else None
+        return JailedCapture(
+            run,
+            opened,
+            str(captured["unproven"] or "")[:MAX_CHARS],
+            f"{int(proof.get('hits', 0))} of {int(proof.get('runs', 0))}",
+        )
+
+    def _recompiles(self, run_dir: str) -> int:
+        """Return how many times a captured run compiled code again."""
+        path = self._inside(run_dir) / run_names.OBSERVATION_FILE
+        with files.open_regular_file(path) as file:
+            text = files.read_at_most(file, bounded_json.MAX_CHARS)
+        return sum(int(row["count"]) for row in bounded_json.parse_json(text)["recompiled"])
+
+    def _inside(self, path: str) -> Path:
+        """Return the path of a file in the folder of the jail; raises ValueError for any other."""
+        resolved = Path(path).resolve()
+        if not resolved.is_relative_to(self.folder.resolve()):
             raise ValueError("the result names a file outside of the jail")
+        return resolved
 
     def _run_reprokit(self, words: Sequence[str], python: str) -> str:
-        """Return what reprokit prints in the jail; raises CommandFailed."""
+        """Return what reprokit prints in the jail, up to a limit; raises CommandFailed."""
         command = self.jail.command(
             [sys.executable, "-c", START, "--isolated", *words],
             self.folder,
             [python],
             self.issue.command.variables,
         )
-        return run_for_output(command, LIMIT_S, statuses=(0, 1, 3))
+        cut = f'"$@" 2>/dev/null | head -c {MAX_OUTPUT_BYTES}'
+        return run_for_output(["sh", "-c", cut, "sh", *command], LIMIT_S)
 
-    def _answer(self, captured: dict[str, Any], problem: str) -> ReportAnswer:
-        if not captured:
-            return ReportAnswer(answers.CANNOT_TELL, problem)
-        verdict, title = captured["verdict"], str(captured["signature"]["title"])
-        comparison = captured.get("comparison") or {}
-        run = CapturedRun(
-            kind=str(verdict["kind"]),
-            what=identity_of_title(title).what,
-            title=title,
-            responsible=str(verdict["responsible"]),
-            is_compared=bool(comparison.get("leaves")),
-            recompiles=_recompiles(Path(str(captured["run_dir"]))),
-            lacks_gpu=self.issue.names_gpu and not has_gpu(),
-            reason=str(verdict["reason"]),
-        )
-        return answers.answer_of_run(
-            self.issue.reported, run, f"{platform.system()} on {platform.machine()}"
-        )
-
-    def _replay(self, failure: dict[str, Any], python: str, torch: str) -> IssueRun:
-        words = ["replay", str(failure["pack"]), "--python", python, "--stall", str(STALL_S)]
+    def _replay(self, opened: OpenedPack, python: str, torch: str) -> IssueRun:
+        words = ["replay", str(opened.pack.path), "--python", python, "--stall", str(STALL_S)]
         try:
-            done = json.loads(self._run_reprokit([*words, "--yes", "--json"], python))
+            output = self._run_reprokit([*words, "--yes", "--json"], python)
+            done = bounded_json.parse_json(output)
             answer = OF_REPLAY[str(done["answer"])]
-            titles = [str(one["title"]) for one in done["details"]]
-            why = str(done["unmet"]) or (titles[0] if titles else "")
+            titles = [str(one["title"])[:MAX_CHARS] for one in done["details"]]
+            why = str(done["unmet"])[:MAX_CHARS] or (titles[0] if titles else "")
             return IssueRun(torch, answer, "" if answer == answers.PASSES else why)
-        except (CommandFailed, ValueError, KeyError) as problem:
-            host_log.log_ignored(problem)
+        except CommandFailed as problem:
             return IssueRun(torch, answers.CANNOT_TELL, str(problem))
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            host_log.log_ignored(problem)
+            return IssueRun(torch, answers.CANNOT_TELL, "the replay printed no valid answer")
 
 
-def _recompiles(run_path: Path) -> int:
-    """Return how many times a captured run compiled code again; 0 if its record is damaged."""
-    with host_log.suppress(ValueError, TypeError, AttributeError, KeyError):
-        text = files.read_text(run_path / run_names.OBSERVATION_FILE)
-        rows = bounded_json.parse_json(text)["recompiled"]
-        return sum(int(row["count"]) for row in rows)
-    return 0
-
-
-def has_gpu() -> bool:
-    """Return whether the machine has a device of NVIDIA."""
-    return any(os.path.exists(device) for device in GPU_DEVICES)
+def _no_answer(why: str) -> CapturedRun:
+    """Return a run without an answer."""
+    return CapturedRun("unknown", "", "", "", is_compared=False, reason=why)
