@@ -54,7 +54,9 @@ print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3)))
 with open("seen.txt", "w") as file:
     file.write(" ".join(seen))
 ```
-Run it with `TORCHINDUCTOR_FREEZING=1`. RuntimeError: sum is wrong
+Run it with `TORCHINDUCTOR_FREEZING=1`.
+
+RuntimeError: sum is wrong
 """
 
 

@@ -168,6 +168,8 @@ def test_the_failure_of_a_report() -> None:
     assert read_failure("Segfault in cumsum", "sometimes", []).is_flaky
     assert read_failure("x", "OS: macOS 15.1 (arm64)", []).machine == "macOS"
     not_close = "AssertionError: Tensor-likes are not close!\n"
+    vague = read_failure("torch.compile crash for resize_as_", "", [])
+    assert (vague.kind, is_reported(vague, "crash", "SIGSEGV")) == ("exception", None)
     assert read_failure("acosh", "", [block(not_close, "")]).kind == "wrong-result"
     assert read_failure("x", "only in colab", []).machine == "a notebook"
     named = read_failure('"InternalTorchDynamoError: source code not available" in it', "", [])

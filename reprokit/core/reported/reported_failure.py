@@ -52,6 +52,11 @@ _KINDS = (
         r"|miscompil\w+|returns? (?:nan|zeros?|inf)|\baccuracy\b|correctness|inconsisten\w+",
     ),
     ("slow-compile", r"(?:slow|long) compil\w*|compil\w+ (?:\w+ ){0,3}(?:slow|too long|forever)"),
+    (
+        "exception",
+        r"\berrors?\b|\bfail(?:s|ed|ure|ures)?\b|exceptions?\b|\braises?\b|\bthrows?\b"
+        r"|\bcrash(?:es|ed)?\b|unsupported|not supported|cannot|unable to",
+    ),
 )
 """Kind of a failure -> words that reports of it have; the first that is found counts."""
 _NOT_CLOSE = re.compile(r"(?:Tensor-likes|Scalars) are not (?:close|equal)|not close|allclose|!=")
@@ -191,6 +196,8 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
     """
     if not reported.kind:
         return None
+    if reported.kind == "exception" and kind == "crash" and not reported.error:
+        return None  # people call both a crash
     if not _is_same_kind(reported.kind, kind):
         return False
     if kind not in ("exception", "oom", "error-in-eager"):
