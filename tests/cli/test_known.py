@@ -64,6 +64,18 @@ def own_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_workaround_that_does_not_work_is_not_true(tmp_path: Path) -> None:
+    """The failure occurs, as recorded, but what should avoid it does not."""
+    useless = 'workaround = "torch.manual_seed(1)"'
+    entry = OWN.replace('workaround = "torch.relu = torch.sigmoid"', useless)
+    (tmp_path / "models-7000.toml").write_text(entry)
+    words = ("--prove", "7000", "--catalogue", tmp_path, "--yes", "--python", sys.executable)
+    done = reprokit("known", "--json", *words)
+    (row,) = done.json["proved"]
+    assert (done.status, row["answer"], row["workaround"]) == (1, "fails", "fails"), done.out
+    assert not row["is_true"]
+
+
 def _capture(script: Path, tmp_path: Path, *words: str | Path) -> CallResult:
     return reprokit(
         *("capture", "--json", "--output-dir", tmp_path / "out", *words),

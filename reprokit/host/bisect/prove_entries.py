@@ -58,9 +58,12 @@ class ProvedEntry:
 
     @property
     def is_true(self) -> bool:
-        """Whether the entry says what happened; True where it says nothing about the version."""
+        """Whether the entry says what happened; True where it says nothing about the version. A
+        workaround that does not avoid the failure is not true.
+        """
         recorded = self.recorded
-        return recorded is None or self.run.answer in (recorded.answer, NO_ANSWER)
+        is_answer = recorded is None or self.run.answer in (recorded.answer, NO_ANSWER)
+        return is_answer and self.run.workaround != FAILS
 
     def updated(self, entry: KnownFailure) -> KnownFailure:
         """Return an entry with this run instead of its recorded one, unless it has no answer."""
