@@ -75,13 +75,6 @@ def our_similarity(a: Seen, b: Seen) -> float:
     return min(likeness.compare_traits(a.traits, b.traits).score, 0.999)
 
 
-def careful_similarity(a: Seen, b: Seen) -> float:
-    """Return our similarity; a signature that many bugs have is no proof."""
-    if a.signature.id == b.signature.id and known_failures.is_vague(a.signature.title):
-        return known_failures.VAGUE_SCORE
-    return our_similarity(a, b)
-
-
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each method."""
     sightings = [_seen(one) for path in options.sightings for one in read_sightings(path)]
@@ -92,7 +85,6 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     methods: dict[str, Similarity] = {
         "same signature": lambda a, b: float(a.signature.id == b.signature.id),
         "signature or likeness": our_similarity,
-        "the same, vague signatures not trusted": careful_similarity,
         "TraceSim": _of_stacks(trace_sim),
         "ClusterFuzz": _of_stacks(similarities.clusterfuzz_similarity),
         "CASR": _of_stacks(similarities.casr_similarity),
@@ -111,7 +103,7 @@ def _of_stacks(compare: Callable[[Sequence[str], Sequence[str]], float]) -> Simi
 
 def _seen(sighting: dict[str, object]) -> Seen:
     verdict, seen, signature = judge_evidence(sighting["evidence"])  # type: ignore[arg-type]
-    frames = traits._frames(verdict, seen)
+    frames = traits.frames_of_failure(verdict, seen)
     return Seen(
         str(sighting["label"]),
         str(sighting["kind"]),

@@ -18,7 +18,7 @@ def traits_of_failure(
     verdict: Verdict, seen: Observation, signed: Signature, step: str = ""
 ) -> Traits:
     """Return the traits of a failure; ``step`` is the first ablation step that fails."""
-    frames, _ = fr.RULES.significant_frames(_frames(verdict, seen), MAX_FRAMES)
+    frames, _ = fr.RULES.significant_frames(frames_of_failure(verdict, seen), MAX_FRAMES)
     return Traits(
         verdict.kind,
         verdict.phase or "",
@@ -31,7 +31,8 @@ def traits_of_failure(
     )
 
 
-def _frames(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
+def frames_of_failure(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
+    """Return the frames at which a run failed or stood still, innermost first."""
     if verdict.kind in ("hang", "slow-compile", "superlinear-compile"):
         return evidence.still_frames(seen)
     if verdict.kind == "crash":
