@@ -184,6 +184,14 @@ def test_only_the_reported_failure_is_the_reported_one() -> None:
     assert is_reported(reported, "exception", "KeyError: 'buf#'") is True
     assert is_reported(reported, "exception", "NameError: name 'x' is not defined") is False
     assert is_reported(reported, "crash", "SIGSEGV") is False
+    inner = (
+        "aten::dropout() Expected a value of type 'float' for argument 'p' but found 'FakeTensor'"
+    )
+    log = (
+        f"torch._dynamo.exc.TorchRuntimeError: Failed running aten.dropout(*(), **{{}}):\n{inner}\n"
+    )
+    wrapped = read_failure("dropout", "", [block(log, "")])
+    assert is_reported(wrapped, "exception", f"RuntimeError: {inner}") is True
     assert is_reported(ReportedFailure("exception"), "exception", "KeyError: 'buf#'") is None
     assert is_reported(ReportedFailure(), "exception", "KeyError: 'buf#'") is None
     assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True

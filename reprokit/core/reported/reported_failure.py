@@ -19,6 +19,9 @@ MAX_TITLE_CHARS, MAX_ROW_CHARS = 300, 1_000
 """GitHub refuses longer titles; the rest of a longer row is not read."""
 MIN_SAME_TYPE, MIN_OTHER_TYPE = 0.3, 0.6
 """The likeness of two messages from which they are the same error: with the same type, without."""
+MIN_QUOTED, QUOTED_SHARE = 5, 0.8
+"""The fewest words of a message that a log can quote, and the share of them that it must have."""
+_WORD = re.compile(r"[A-Za-z]{3,}")
 _ERROR = re.compile(
     r"^[ >]*(?:\S{1,200}: )?(?P<types>(?:[A-Za-z_][\w.]{0,120}(?:Error|Exception|Failed|Failure"
     r"|Unsupported|Exceeded|Violation|NotImplemented|Interrupt)\w{0,40}:[ \t]+)+)"
@@ -112,6 +115,8 @@ class ReportedFailure:
     """The kind of machine, if it is not Linux on x86-64 with or without an NVIDIA GPU."""
     is_flaky: bool = False
     """The text says that it does not occur in each run."""
+    words: frozenset[str] = frozenset()
+    """The words of the logs: the message of a wrapper has that of the inner exception."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ def read_failure(
         (version["version"] or version["pin"]) if version else "",
         machine,
         bool(_FLAKY.search(said)),
+        frozenset(_WORD.findall("\n".join(logs))),
     )
 
 
@@ -211,7 +217,9 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
     ).ratio()
     if error.rpartition(".")[2] == reported.error:
         return likeness >= MIN_SAME_TYPE or not (message and theirs)
-    return likeness >= MIN_OTHER_TYPE
+    ours = set(_WORD.findall(message))
+    is_quoted = len(ours) >= MIN_QUOTED and len(ours & reported.words) >= QUOTED_SHARE * len(ours)
+    return likeness >= MIN_OTHER_TYPE or is_quoted
 
 
 _FAMILIES = (
