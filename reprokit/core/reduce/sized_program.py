@@ -21,8 +21,6 @@ compiler, which includes the start of a process.
 
 GROWTH = 16
 """How many times larger a size becomes, to see whether a rare failure shows in more runs."""
-MIN_GROWN = 2
-"""A size of 1 is a special case of the compiler."""
 _MAKERS = frozenset({"rand", "randn", "ones", "zeros", "empty", "arange"})
 
 
@@ -130,7 +128,7 @@ def larger_programs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(tree: ast.AST, names: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """Yield the numbers from 2 in the positional arguments of calls, and in lists there.
+    """Yield the numbers from 1 in the positional arguments of calls, and in lists there.
 
     ``names`` are the functions whose calls count; empty for all of them.
     """
@@ -140,7 +138,7 @@ def _numbers(tree: ast.AST, names: frozenset[str] = frozenset()) -> Iterator[Any
         if names and ast.unparse(call.func).removeprefix("torch.") not in names:
             continue
         parts = [part for a in call.args for part in getattr(a, "elts", [a])]
-        yield from (part for part in parts if _size(part) and part.value >= MIN_GROWN)
+        yield from (part for part in parts if _size(part) and part.value > 0)
 
 
 def _size(node: ast.expr) -> bool:

@@ -75,12 +75,13 @@ def test_larger_sizes_fit_together() -> None:
     )
     programs = dict(sized_program.larger_programs(text))
     assert list(programs) == [
+        "it has sizes of 16 instead of 1",
         "it has sizes of 48 instead of 3",
         "it has sizes of 128 instead of 8",
-        "it has sizes of 48 instead of 3 and 128 instead of 8",
+        "it has sizes of 16 instead of 1 and 48 instead of 3 and 128 instead of 8",
     ]
     last = [*programs.values()][-1]
-    assert "randn(128, 48)" in last and "zeros((128, 1)" in last and "Linear(48, 5)" in last
+    assert "randn(128, 48)" in last and "zeros((128, 16)" in last and "Linear(48, 5)" in last
     assert "view(128, 5)" in last and "dim=1" in last
     for program in programs.values():
         exec(program, {})
