@@ -91,7 +91,8 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     """Return the answer of a run that failed."""
     agrees = is_reported(reported, run.kind, run.what)
     is_upstream = run.responsible in ("torch", "triton")
-    checks_itself = run.what.startswith("AssertionError") and not is_upstream
+    is_own = run.kind == "error-in-eager" or not is_upstream
+    checks_itself = run.what.startswith("AssertionError") and is_own
     if agrees or (reported.kind == "wrong-result" and checks_itself):
         return ReportAnswer(FAILS, run.title)
     if missing := _MISSING.match(run.what):
