@@ -328,13 +328,15 @@ def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write:
 
 
 ALTERNATING = """
+import tempfile
 import torch
 
+with open(tempfile.gettempdir() + "/NAME", "a") as file:
+    file.write("x")
+    IS_EVEN = file.tell() % 2 == 0
+
 def picky(gm, inputs):
-    with open("COUNT", "a") as file:
-        file.write("x")
-        is_even = file.tell() % 2 == 0
-    if is_even or inputs[0].numel() > 10:
+    if IS_EVEN or inputs[0].numel() > 10:
         raise RuntimeError("bad luck")
     return gm.forward
 
@@ -344,20 +346,20 @@ torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_larger_tensors_raise_the_rate(write: Any) -> None:
-    """Every second compile fails with a small tensor, and each one with a large tensor."""
-    with tempfile.TemporaryDirectory(prefix="count-") as folder:
-        script = write("alternating.py", ALTERNATING.replace("COUNT", f"{folder}/count"))
+def test_larger_tensors_raise_the_rate(tmp_path: Path, write: Any) -> None:
+    """Every second process fails with a small tensor, and each one with a large tensor."""
+    with tempfile.NamedTemporaryFile(prefix="count-") as file:
+        script = write("alternating.py", ALTERNATING.replace("NAME", Path(file.name).name))
         for _ in range(2):  # the first run may pass
             done = capture(
-                *("--proofs", "3", "--output-dir", Path(folder, "out")),
+                *("--proofs", "3", "--output-dir", tmp_path / "out"),
                 *("--", sys.executable, script),
             )
             if done.kind == "exception":
                 break
-        minimized = done.json["minimized"]
-        assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
-        assert any("it has sizes of" in note for note in minimized["notes"]), minimized
+    minimized = done.json["minimized"]
+    assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
+    assert any("it has sizes of" in note for note in minimized["notes"]), minimized
 
 
 @pytest.mark.slow
