@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -325,41 +324,6 @@ def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write:
     assert f"torch.set_num_threads({threads})" in repro_of(done), minimized
     assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
     assert any(f"it uses {threads} OpenMP threads" in note for note in minimized["notes"])
-
-
-ALTERNATING = """
-import tempfile
-import torch
-
-with open(tempfile.gettempdir() + "/NAME", "a") as file:
-    file.write("x")
-    IS_EVEN = file.tell() % 2 == 0
-
-def picky(gm, inputs):
-    if IS_EVEN or inputs[0].numel() > 10:
-        raise RuntimeError("bad luck")
-    return gm.forward
-
-torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_larger_tensors_raise_the_rate(tmp_path: Path, write: Any) -> None:
-    """Every second process fails with a small tensor, and each one with a large tensor."""
-    with tempfile.NamedTemporaryFile(prefix="count-") as file:
-        script = write("alternating.py", ALTERNATING.replace("NAME", Path(file.name).name))
-        for _ in range(2):  # the first run may pass
-            done = capture(
-                *("--proofs", "3", "--output-dir", tmp_path / "out"),
-                *("--", sys.executable, script),
-            )
-            if done.kind == "exception":
-                break
-    minimized = done.json["minimized"]
-    assert minimized["proof"]["hits"] == minimized["proof"]["runs"] == 10, minimized
-    assert any("it has sizes of" in note for note in minimized["notes"]), minimized
 
 
 @pytest.mark.slow
