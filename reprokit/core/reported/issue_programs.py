@@ -227,11 +227,11 @@ def _with_calls(programs: Sequence[tuple[CodeBlock, str]]) -> list[FoundProgram]
     found = []
     for block, text in programs:
         rows = graph_inputs.program_rows(text) or _call_of_function(text)
-        if rows and not undefined_names("\n".join([text, *rows])) - IMPORTS.keys():
-            missing = undefined_names("\n".join([text, *rows]))
-            imports = tuple(IMPORTS[name] for name in sorted(missing))
-            program = _joined(imports, [text, "\n".join(rows)])
-            found.append(FoundProgram(program, (block.line,), (*imports, *rows)))
+        if not rows:
+            continue
+        with contextlib.suppress(NoProgram):
+            program = _complete(block, "\n".join([text, *rows]), ())
+            found.append(dataclasses.replace(program, added=(*program.added, *rows)))
     return found
 
 

@@ -1,8 +1,8 @@
 """Run the program of an issue with one torch after the other, all in the jail.
 
 The first interpreter captures it: verdict, smallest program, proof. Interpreters after it run the
-smallest program where there is one, and otherwise the program of the issue. So a failure is dated,
-and a program that passes is compared with a torch in which it fails.
+smallest program where there is one, and otherwise the program of the issue. Their answers say in
+which versions the failure occurs, also where the first interpreter passes.
 """
 
 from __future__ import annotations
