@@ -184,13 +184,9 @@ def _prove(
                     entry = one.updated(latest[one.entry.issue])
                     latest[entry.issue] = entry
                     if folder is not None:
-                        folder.mkdir(parents=True, exist_ok=True)
-                        path = folder / catalogue_files.file_name(entry)
-                        catalogue_files.write_entry(entry, path)
+                        catalogue_files.write_catalogue([entry], folder)
             except torch_environments.CannotInstall as problem:
                 raise BadInput(str(problem)) from problem
-            except OSError as problem:
-                raise BadInput(f"cannot write {folder}: {problem.strerror or problem}") from problem
     wrong = [one for one in proved if not one.is_true]
     if as_json:
         rows = [

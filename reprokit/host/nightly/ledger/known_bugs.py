@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
-from reprokit.core.triage.likeness import Traits
+from reprokit.host.nightly.ledger import bugs
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.system import private_names
 
@@ -60,7 +59,7 @@ def _runs(ledger: Ledger, bug: int) -> Iterator[ProvedRun]:
         " WHERE s.bug = ? ORDER BY v.torch, s.id",
         bug,
     ):
-        traits: Traits = from_json(Traits, {"kind": "", **json.loads(row["traits"])})
+        traits = bugs.traits_from_json(json.loads(row["traits"]))
         yield ProvedRun(
             torch=row["torch"].partition("+")[0],
             answer=known_failures.FAILS,
