@@ -77,8 +77,8 @@ def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     comment = Path(result["comment"]).read_text()
     assert comment.startswith("**Still fails** with torch ")
     assert "```python\nimport torch\n" in comment and "Responsible: torch, in codegen" in comment
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"comment.md", "program-1"}
-    inside = {path.name for path in (tmp_path / "out" / "program-1").iterdir()}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"comment.md", "run-001"}
+    inside = {path.name for path in (tmp_path / "out" / "run-001" / "program-1").iterdir()}
     assert inside == {"0-1", "program.py"}
 
 
@@ -99,7 +99,7 @@ def test_a_stranger_sees_nothing_and_a_pass_needs_two_runs(
     assert (result["answer"], done.status) == ("passes", 0), result
     assert result["runs"][0]["runs"] == 2 and result["pack"] is None
     assert result["program"]["variables"] == {"TORCHINDUCTOR_FREEZING": "1"}
-    seen = (tmp_path / "out" / "program-1" / "seen.txt").read_text()
+    seen = (tmp_path / "out" / "run-001" / "program-1" / "seen.txt").read_text()
     assert seen == "no secret False OSError101 30"
     assert Path(result["comment"]).read_text().startswith("**Passes** with torch ")
 

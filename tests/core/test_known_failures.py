@@ -38,7 +38,7 @@ def test_the_versions_follow_from_the_runs() -> None:
     assert entry.versions == "fails since 2.10.0, fixed in 2.15.0"
     always = _entry(1234, _run("2.9.1"), _run("2.15.0"))
     assert (always.first_bad, always.last_good, always.fixed_in) == ("2.9.1", "", "")
-    assert always.versions == "fails with 2.9.1, also with 2.15.0"
+    assert always.versions == "fails with 2.9.1 to 2.15.0"
     never = _entry(1234, _run("2.13.0", "passes"))
     assert (never.versions, never.fixed_in) == ("", "")
 

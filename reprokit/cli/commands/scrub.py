@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +85,7 @@ def scrub(
     from reprokit.core.reported.issue_programs import NoProgram
     from reprokit.host.bisect import torch_environments
     from reprokit.host.catalogue import catalogue_files
+    from reprokit.host.run import run_directory
     from reprokit.host.scrub import draft_comment, jail, read_issue, run_issue
     from reprokit.host.system import files
 
@@ -108,26 +107,28 @@ def scrub(
     wanted = [one.strip() for one in versions.split(",")] if versions else []
     for version in wanted:
         torch_environments.parse_version(version)
-    folder = _make_folder(output_dir)
-    chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
-    if not chosen.kind and not no_jail:
-        raise BadInput(
-            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
-            " program with your rights: --no-jail"
-        )
-    with terminal.LiveStatus(is_quiet=as_json) as live:
-        _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
-        places += _installed(wanted, places[0], live)
-        try:
-            found, result = run_issue.run_programs(
-                programs, chosen, folder, places, live.show_message
-            )
-        except torch_environments.CannotInstall as problem:
-            raise BadInput(str(problem)) from problem
+    run = run_directory.create_run_directory(output_dir, "scrub")
+    try:
+        with terminal.LiveStatus(is_quiet=as_json) as live:
+            try:
+                chosen = _find_jail(run.path, no_jail)
+                _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
+                places += _installed(wanted, places[0], live)
+            except BadInput:
+                run.delete_run()
+                raise
+            try:
+                found, result = run_issue.run_programs(
+                    programs, chosen, run.path, places, live.show_message
+                )
+            except torch_environments.CannotInstall as problem:
+                raise BadInput(str(problem)) from problem
+    finally:
+        run.release_lock()
     opened = result.failure.opened if result.failure else None
     known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
-    comment = draft_comment.draft_comment(found, result, known, folder)
-    path = files.write_atomically(folder / COMMENT_FILE, out.clean_text(comment))
+    comment = draft_comment.draft_comment(found, result, known, run.path)
+    path = files.write_atomically(run.output / COMMENT_FILE, out.clean_text(comment))
     if as_json:
         out.RESULTS.print_json(_document(found, result, chosen, known, path))
     else:
@@ -145,17 +146,17 @@ def _print_unread(ctx: click.Context, why: str, as_json: bool) -> None:
     ctx.exit(EXIT_CODES["cannot tell"])
 
 
-def _make_folder(output_dir: Path | None) -> Path:
-    """Create the folder of the results; raises BadInput if that is not possible."""
-    name = f"scrub-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    folder = output_dir or Path("reprokit-out", name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder.resolve()
-    except OSError as problem:
+def _find_jail(folder: Path, no_jail: bool) -> Jail:
+    """Return the jail that works on this machine; raises BadInput without one."""
+    from reprokit.host.scrub import jail
+
+    chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
+    if not chosen.kind and not no_jail:
         raise BadInput(
-            f"cannot write {folder}: {problem.strerror or problem}; name a writable --output-dir"
-        ) from problem
+            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
+            " program with your rights: --no-jail"
+        )
+    return chosen
 
 
 def _ask(

@@ -172,7 +172,8 @@ class Observation:
     """``FILE:LINE`` of each of the program's own passes over graphs."""
     fails_only_with: str = ""
     """The part that the failure needs, from the ablation: ``backend``, ``passes``, or ``torch``
-    alone; empty if it is not known.
+    alone; ``nothing`` if the program fails in the same way without torch.compile; empty if it is
+    not known.
     """
     kernels: int = 0
     """The number of programs with a Triton kernel that were examined."""

@@ -54,11 +54,19 @@ class ReportAnswer:
 
 
 def answer_of_run(
-    reported: ReportedFailure, run: CapturedRun, machine: str = "this machine"
+    reported: ReportedFailure,
+    run: CapturedRun,
+    machine: str = "this machine",
+    run_like: str = "",
 ) -> ReportAnswer:
-    """Return the answer of one run on ``machine``."""
+    """Return the answer of one run on ``machine``.
+
+    ``run_like`` is the machine of the report if the program ran as it does there.
+    """
     if run.kind == "unknown":
         return ReportAnswer(CANNOT_TELL, run.reason or "the run gave no answer")
+    if reported.missing_error:
+        return _of_missing_error(reported.missing_error, run)
     if kind_named(run.kind).is_failure:
         return _of_failure(reported, run)
     if run.lacks_gpu:
@@ -66,7 +74,7 @@ def answer_of_run(
             CANNOT_TELL,
             f"it passes on {machine}, and names a GPU, which this machine does not have",
         )
-    if reported.machine:
+    if reported.machine != run_like:
         return ReportAnswer(
             CANNOT_TELL, f"it passes on {machine}, and was reported from {reported.machine}"
         )
@@ -85,6 +93,21 @@ def answer_of_run(
     return ReportAnswer(
         PASSES, "the program runs to its end, and nothing of what the issue reports occurs"
     )
+
+
+def _of_missing_error(error: str, run: CapturedRun) -> ReportAnswer:
+    """Return the answer for a report that compiled code does not raise an error of eager."""
+    if not kind_named(run.kind).is_failure:
+        return ReportAnswer(
+            CANNOT_TELL,
+            f"it runs to its end, and nothing shows whether compiled code raises {error}, as eager"
+            " does",
+        )
+    if run.kind == "exception" and error in run.what.split(": ")[:-1]:
+        return ReportAnswer(PASSES, f"compiled code raises {error}, as eager does")
+    if run.kind == "wrong-result":
+        return ReportAnswer(FAILS, run.title)
+    return ReportAnswer(DIFFERENT, f"it fails, but not as the issue reports: {run.title}")
 
 
 def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:

@@ -38,7 +38,9 @@ _KINDS = (
     (
         "crash",
         r"seg(?:mentation )?fault|segfaults?|core dumped|SIG(?:SEGV|ABRT|FPE|ILL|BUS)|abort(?:s|ed)"
-        r"\b|illegal instruction|floating point exception|process (?:crash|die)",
+        r"\b|illegal instruction|floating point exception|process (?:crash|die)"
+        r"|memory corruption|corrupt\w* (?:the )?(?:memory|heap|stack)"
+        r"|(?:buffer|heap|stack) overflow|double free",
     ),
     (
         "hang",
@@ -49,9 +51,9 @@ _KINDS = (
     ("graph-break", r"graph[ -]breaks?"),
     (
         "wrong-result",
-        r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|bad) (?:\w+ ){0,3}"
-        r"(?:result|output|value|gradient|number|answer|numeric)\w*|mismatch|silent\w*"
-        r"|not (?:all)?close|discrepan\w+|diverge\w*|(?:results?|outputs?) (?:\w+ ){0,3}differ"
+        r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|invalid|bad)"
+        r" (?:\w+ ){0,3}(?:result|output|value|gradient|number|answer|numeric)\w*"
+        r"|mismatch|silent\w*|not (?:all)?close|discrepan\w+|diverge\w*|(?:results?|outputs?) (?:\w+ ){0,3}differ"
         r"|miscompil\w+|returns? (?:nan|zeros?|inf)|\baccuracy\b|correctness|inconsisten\w+",
     ),
     ("slow-compile", r"(?:slow|long) compil\w*|compil\w+ (?:\w+ ){0,3}(?:slow|too long|forever)"),
@@ -62,6 +64,17 @@ _KINDS = (
     ),
 )
 """Kind of a failure -> words that reports of it have; the first that is found counts."""
+_NO_ERROR = re.compile(
+    r"\b(?:skip|ignor|bypass)\w*"
+    r"|(?:does not|doesn't|fails? to|should|not) (?:raise|throw|check|validate)"
+    r"|\bno (?:error|exception|check)|missing (?:\w+ ){0,2}check|silent\w*",
+    re.IGNORECASE,
+)
+"""Titles of reports that compiled code does not raise an error that eager raises."""
+_EAGER_RAISES = re.compile(
+    r"\b[Ee]ager\b[^.\n]{0,100}\b(?:raises?|throws?|rejects?)\b[^.\n]{0,60}?"
+    r"\b(?P<type>[A-Z]\w{0,60}(?:Error|Exception))\b"
+)
 _NOT_CLOSE = re.compile(r"(?:Tensor-likes|Scalars) are not (?:close|equal)|not close|allclose|!=")
 _TORCH = re.compile(
     r"PyTorch version:\s*(?P<version>\d+\.\d+[\w.+]*)|\btorch==(?P<pin>\d+\.\d+[\w.+]*)"
@@ -70,8 +83,9 @@ _FLAKY = re.compile(
     r"intermittent|non-?deterministic|sometimes|flaky|randomly|occasionally|race condition",
     re.IGNORECASE,
 )
+NOTEBOOK = "a notebook"
 _MACHINES = {
-    "a notebook": r"\bipynb\b|[Cc]olab\b|\b[Jj]upyter\b",
+    NOTEBOOK: r"\bipynb\b|[Cc]olab\b|\b[Jj]upyter\b",
     "macOS": r"\bOS: (?:macOS|Mac OS)|\bmps\b|Apple M\d",
     "Windows": r"\bOS: (?:Microsoft )?Windows",
     "aarch64": r"\baarch64\b|\barm64\b|Neoverse|Graviton",
@@ -115,6 +129,8 @@ class ReportedFailure:
     """The kind of machine, if it is not Linux on x86-64 with or without an NVIDIA GPU."""
     is_flaky: bool = False
     """The text says that it does not occur in each run."""
+    missing_error: str = ""
+    """The type of the error that eager raises, where the report is that compiled code does not."""
     words: frozenset[str] = frozenset()
     """The words of the logs: the message of a wrapper has that of the inner exception."""
 
@@ -151,6 +167,9 @@ def read_failure(
         kind, error, message = "wrong-result", "", ""
     if kind in ("wrong-result", "crash", "hang") and error in ("AssertionError", "TimeoutError"):
         error, message = "", ""
+    missing = _EAGER_RAISES.search(prose) if _NO_ERROR.search(title) else None
+    if missing is not None:
+        kind, error, message = "wrong-result", "", ""
     return ReportedFailure(
         kind,
         error,
@@ -158,6 +177,7 @@ def read_failure(
         (version["version"] or version["pin"]) if version else "",
         machine,
         bool(_FLAKY.search(said)),
+        missing["type"] if missing is not None else "",
         frozenset(_WORD.findall("\n".join(logs))),
     )
 

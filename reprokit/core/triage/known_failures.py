@@ -131,7 +131,7 @@ class KnownFailure:
         last = self.failing[-1].torch
         until = f", fixed in {self.fixed_in}" if self.fixed_in else ""
         if not until and last != self.first_bad:
-            until = f", also with {last}"
+            until = f" to {last}"
         return f"fails {since}{until}"
 
     def _sorted(self, answer: str) -> tuple[ProvedRun, ...]:

@@ -86,10 +86,22 @@ class OpenedPack:
         """The share of runs in which the failure shows; 1 if it is not known."""
         return min(max(self._of_reduction("rate", 1.0), 0.0), 1.0)
 
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the repro is a reduced program, not the program of the run itself."""
+        return self._of_reduction("lines", 0) > 0
+
+    @property
+    def proof(self) -> str:
+        """In how many fresh runs the repro fails: ``2 of 2``; empty if that is not known."""
+        hits, runs = (self._number(run_names.PROOF_FILE, name, 0) for name in ("hits", "runs"))
+        return f"{hits:.0f} of {runs:.0f}" if runs else ""
+
     def _of_reduction(self, name: str, otherwise: float) -> float:
-        if run_names.MINIMIZE_FILE not in self.pack.files:
-            return otherwise
-        value = self.pack.read_json(run_names.MINIMIZE_FILE).get(name)
+        return self._number(run_names.MINIMIZE_FILE, name, otherwise)
+
+    def _number(self, file: str, name: str, otherwise: float) -> float:
+        value = self.pack.read_json(file).get(name) if file in self.pack.files else None
         return float(value) if isinstance(value, (int, float)) else otherwise
 
     def _text(self, name: str) -> str:

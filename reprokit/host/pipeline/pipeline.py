@@ -303,6 +303,9 @@ TRY_RECORDED = Step(
     "proof of the recorded program",
     study_steps.prove_recorded_program,
     study_steps.can_prove_recorded_program,
+    load=study_steps.load_recorded_program,
+    may=_may_study,
+    why_not=NOT_STUDIED,
 )
 ABLATE = Step(
     "ablation",

@@ -9,7 +9,9 @@ import contextlib
 import dataclasses
 
 from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.verdict import judge_run
+from reprokit.core.records.finding import identity_of_title
 from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import ablate_command, run_ablation
 from reprokit.host.minimize import cases, locate
@@ -112,10 +114,10 @@ def with_minimize_notes(state: State) -> State:
 
 
 def can_prove_recorded_program(state: State) -> bool:
-    """Return True where the reduction ended now without a proved program."""
+    """Return True where the reduction ended without a proved program."""
     result = state.minimized
     is_open = result is not None and not (result.is_proved or result.is_interrupted)
-    return state.may_study and not state.is_given_up and can_minimize(state) and is_open
+    return can_minimize(state) and is_open
 
 
 def prove_recorded_program(state: State) -> State:
@@ -125,7 +127,24 @@ def prove_recorded_program(state: State) -> State:
         shown_program.prove_recorded_program(
             state.request, state.study.case_for(state), state.journals, private_names.get_redactor()
         )
-    return state
+    return _with_eager_end(state)
+
+
+def load_recorded_program(state: State) -> State | None:
+    """Return the state with an earlier proof; None where the runs may be done again now."""
+    return None if state.may_study else _with_eager_end(state)
+
+
+def _with_eager_end(state: State) -> State:
+    """Note that the recorded program fails without torch.compile too, if its proof shows that."""
+    recorded = shown_program.load_recorded_proof(state.run_path)
+    eager = recorded.proof.eager if recorded is not None and recorded.proof is not None else ""
+    what = identity_of_title(state.signature.title).what
+    if not ownership.fails_in_eager_too(state.verdict, what, eager):
+        return state
+    why = f"the program fails without torch.compile too: {eager}"
+    seen = dataclasses.replace(state.seen, fails_only_with="nothing", eager_detail=why)
+    return dataclasses.replace(state, seen=seen)
 
 
 def load_minimized(state: State) -> State | None:
@@ -185,7 +204,8 @@ def ablate_failure(state: State) -> State:
 
 def _with_ablation(state: State, ablation: Ablation) -> State:
     """Return the state with an ablation, and with what the failure needs of the user's own code."""
-    seen = dataclasses.replace(state.seen, fails_only_with=ablation.needs)
+    needs = ablation.needs or state.seen.fails_only_with
+    seen = dataclasses.replace(state.seen, fails_only_with=needs)
     ablation = dataclasses.replace(ablation, responsible=judge_run(seen).responsible)
     if state.may_study:
         files.write_json(state.run_path / run_names.ABLATION_FILE, ablation.to_json())

@@ -38,7 +38,8 @@ def draft_comment(
         headline=headline(result),
         repro=redactor.redact_python(repro) if repro else "",
         repro_lines=len(repro.splitlines()),
-        proof=failure.proof if failure is not None else "",
+        is_reduced=opened is not None and opened.is_reduced,
+        proof=opened.proof if opened is not None else "",
         unproven=failure.unproven if failure is not None else "",
         runs=result.runs,
         versions=f"It {versions}." if versions else "",
@@ -81,6 +82,8 @@ def _facts(
     if command.variables:
         settings = " ".join(f"{name}={value}" for name, value in command.variables.items())
         rows.append(f"Run with `{settings}`, as the issue says.")
+    if issue.is_cell:
+        rows.append("Run as a notebook runs a cell: `__main__` has no file.")
     if program.added:
         rows.append(f"Added to the program of the issue: `{'; '.join(program.added)}`.")
     rows.append(f"Drafted with reprokit {__version__}.")

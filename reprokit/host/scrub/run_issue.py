@@ -19,7 +19,7 @@ from reprokit.core.records.finding import identity_of_title
 from reprokit.core.reported import answers
 from reprokit.core.reported.answers import CapturedRun
 from reprokit.core.reported.issue_programs import FoundProgram
-from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
+from reprokit.core.reported.reported_failure import NOTEBOOK, ReportedCommand, ReportedFailure
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
@@ -31,7 +31,17 @@ from reprokit.host.service.examination import START
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
 
-PROGRAM_FILE = "program.py"
+PROGRAM_FILE, CELL_FILE = "program.py", "cell.py"
+CELL = f"""\
+# Run {PROGRAM_FILE} as a notebook runs a cell: __main__ has no file, linecache has the source.
+import linecache
+
+with open("{PROGRAM_FILE}") as file:
+    source = file.read()
+linecache.cache["<ipython-input-1>"] = len(source), None, source.splitlines(True), ""
+del __file__
+exec(compile(source, "<ipython-input-1>", "exec"))
+"""
 STALL_S, TIMEOUT_S, BUDGET_S = 20, 120, 180
 """Limits of a capture: without progress, of the program, and of the reduction."""
 LIMIT_S = 1_200.0
@@ -69,6 +79,11 @@ class IssueProgram:
         """Whether the program names a CUDA device."""
         return bool(_CUDA.search(self.program.text))
 
+    @property
+    def is_cell(self) -> bool:
+        """Whether the program runs as a notebook runs it."""
+        return self.reported.machine == NOTEBOOK
+
 
 @dataclass(frozen=True)
 class IssueRun:
@@ -89,9 +104,7 @@ class JailedCapture:
     opened: OpenedPack | None = None
     """Its pack; None if it left none."""
     unproven: str = ""
-    """Why there is no smallest program; empty if there is one, or if nothing failed."""
-    proof: str = ""
-    """How many runs prove the smallest program: ``2 of 2``."""
+    """Why there is no proved program; empty if there is one, or if nothing failed."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,8 @@ def run_programs(
         own = folder / f"program-{number}"
         own.mkdir(exist_ok=True)
         files.write_atomically(own / PROGRAM_FILE, issue.program.text)
+        if issue.is_cell:
+            files.write_atomically(own / CELL_FILE, CELL)
         results.append((issue, _IssueRunner(issue, jail, own, say).run_all(pythons)))
         if results[-1][1].answer == answers.FAILS:
             break
@@ -170,11 +185,14 @@ class _IssueRunner:
         self, python: str, torch: str, number: int
     ) -> tuple[IssueRun, JailedCapture]:
         """Capture the program, and again while it passes and more runs are needed."""
-        wanted = FLAKY_PASSES if self.issue.reported.is_flaky else PASSES
+        reported = self.issue.reported
+        wanted = FLAKY_PASSES if reported.is_flaky else PASSES
         here = f"{platform.system()} on {platform.machine()}"
         for count in range(1, wanted + 1):
             captured = self._capture(python, f"{number}-{count}")
-            answer = answers.answer_of_run(self.issue.reported, captured.run, here)
+            answer = answers.answer_of_run(
+                reported, captured.run, here, NOTEBOOK if self.issue.is_cell else ""
+            )
             if answer.answer != answers.PASSES:
                 return IssueRun(torch, answer.answer, answer.why), captured
         return IssueRun(torch, answers.PASSES, answer.why, wanted), captured
@@ -183,7 +201,8 @@ class _IssueRunner:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
         words += ["--graph-breaks", "0"] if self.issue.reported.kind == "graph-break" else []
-        words += ["--compare", "--", python, PROGRAM_FILE, *self.issue.command.arguments]
+        program = CELL_FILE if self.issue.is_cell else PROGRAM_FILE
+        words += ["--compare", "--", python, program, *self.issue.command.arguments]
         try:
             return self._read_capture(self._run_reprokit(words, python))
         except CommandFailed as problem:
@@ -201,7 +220,6 @@ class _IssueRunner:
             return JailedCapture(_no_answer(str(captured["error"])[:MAX_CHARS]))
         verdict = captured["verdict"]
         title = str(captured["signature"]["title"])[:MAX_CHARS]
-        proof = (captured["minimized"] or {}).get("proof") or {}
         run = CapturedRun(
             kind=str(verdict["kind"])[:MAX_CHARS],
             what=identity_of_title(title).what,
@@ -218,7 +236,6 @@ class _IssueRunner:
             run,
             opened,
             str(captured["unproven"] or "")[:MAX_CHARS],
-            f"{int(proof.get('hits', 0))} of {int(proof.get('runs', 0))}",
         )
 
     def _recompiles(self, run_dir: str) -> int:

@@ -174,3 +174,17 @@ def custom_operator(verdict: Verdict, seen: Observation) -> str:
     if match is None or is_torch_namespace(match["space"]):
         return ""
     return f"{match['space']}::{match['name']}"
+
+
+def fails_in_eager_too(verdict: Verdict, what: str, eager: str) -> bool:
+    """Return whether a program fails without torch.compile as it does with it.
+
+    ``what`` is the ``TYPE: MESSAGE`` of the failure, where TYPE may be that of a wrapper. ``eager``
+    says how the program ended without torch.compile: ``TYPE: MESSAGE``, a signal or an exit status.
+    """
+    if verdict.kind == "crash":
+        return eager == f"killed by {verdict.cause}"
+    if verdict.kind != "exception" or ": " not in eager:
+        return False
+    names = {name.rpartition(".")[2] for name in what.split(": ")[:-1]}
+    return eager.partition(":")[0].rpartition(".")[2] in names

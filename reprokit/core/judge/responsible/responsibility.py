@@ -14,6 +14,7 @@ from reprokit.core.judge.responsible import ownership, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -243,6 +244,8 @@ def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
     if seen.fails_only_with == "backend":
         why = "It fails with the program's own backend, and with none of torch's backends."
         return Responsible("user", (why,), seen.own_backend)
+    if seen.fails_only_with == "nothing":
+        return Responsible("unknown", (as_sentence(seen.eager_detail),))
     return None
 
 
