@@ -53,7 +53,8 @@ _KINDS = (
         "wrong-result",
         r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|invalid|bad)"
         r" (?:\w+ ){0,3}(?:result|output|value|gradient|number|answer|numeric)\w*"
-        r"|mismatch|silent\w*|not (?:all)?close|discrepan\w+|diverge\w*|(?:results?|outputs?) (?:\w+ ){0,3}differ"
+        r"|mismatch|silent\w*|not (?:all)?close|discrepan\w+|diverge\w*"
+        r"|(?:results?|outputs?) (?:\w+ ){0,3}differ"
         r"|miscompil\w+|returns? (?:nan|zeros?|inf)|\baccuracy\b|correctness|inconsisten\w+",
     ),
     ("slow-compile", r"(?:slow|long) compil\w*|compil\w+ (?:\w+ ){0,3}(?:slow|too long|forever)"),
