@@ -133,6 +133,20 @@ def test_a_repro_starts_itself_again_with_a_hash_seed_that_fails() -> None:
     assert (done.stdout, done.stderr) == ("3 ['word']\n", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "is_asked"),
+    [
+        ('if os.environ.get("PYTHONHASHSEED") != "1": pass', True),
+        ('if os.environ["PYTHONHASHSEED"] == "1": pass', True),
+        ('os.environ["PYTHONHASHSEED"] = "1"', False),
+        ("os.environ.setdefault('PYTHONHASHSEED', '1')", False),
+    ],
+)
+def test_a_variable_that_a_program_only_reads_is_a_condition(line: str, is_asked: bool) -> None:
+    conditions = known_conditions.conditions_of_environment(MACHINE, line)
+    assert ("hash seed" in {condition.name for condition in conditions}) == is_asked
+
+
 def test_other_allocators_and_warm_caches_are_asked_by_the_command() -> None:
     machine = Machine(allocators=("libjemalloc.so.2",))
     usual = {c.name for c in known_conditions.conditions_of_environment(machine)}

@@ -200,7 +200,13 @@ def conditions_of_environment(machine: Machine, text: str = "") -> tuple[Conditi
             for level in levels
         )
         found.append(Condition(OF_ATEN, machine.instructions, changes, checks=_checks(machine)))
-    return tuple(c for c in found if not any(v in text for v in c.changes[0].variables))
+    return tuple(c for c in found if not any(_sets(text, v) for v in c.changes[0].variables))
+
+
+def _sets(text: str, variable: str) -> bool:
+    """Return whether a program sets an environment variable; it may also only read it."""
+    name = rf"[\"']{variable}[\"']"
+    return bool(re.search(rf"{name}\]\s*=(?!=)|(?:setdefault|putenv)\(\s*{name}", text))
 
 
 def conditions_asked_alone(machine: Machine) -> tuple[Condition, ...]:
