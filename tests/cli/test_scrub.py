@@ -59,6 +59,68 @@ Run it with `TORCHINDUCTOR_FREEZING=1`.
 RuntimeError: sum is wrong
 """
 
+CAUGHT = """# torch.compile raises IndexError
+
+```python
+import torch
+
+
+@torch.compile(fullgraph=True)
+def f(x):
+    return torch.select(x.unsqueeze(1), 1, 1)
+
+
+try:
+    f(torch.ones(3))
+except Exception:
+    raise SystemExit(1)
+```
+IndexError: select(): index 1 out of range for tensor of size [3, 1] at dimension 1
+"""
+IN_EAGER_TOO = """# AttributeError in a module
+
+```python
+import torch
+
+
+class Inner(torch.nn.Module):
+    def __init__(self):
+        pass
+
+    def forward(self, x):
+        return x + 1
+
+
+class Outer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.__dict__["inner"] = Inner()
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+torch.compile(Outer())(torch.ones(3))
+```
+It fails.
+"""
+NOTEBOOK = """# torch.compile raises "source code not available" in Jupyter
+
+```python
+import inspect
+import torch
+
+
+@torch.compile(backend="eager")
+def f(x):
+    return x + 1
+
+
+f(torch.ones(3))
+print("source:", inspect.getsource(f).count("return"), "__file__" in globals())
+```
+"""
+
 
 @pytest.mark.slow
 def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
@@ -80,6 +142,35 @@ def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"comment.md", "run-001"}
     inside = {path.name for path in (tmp_path / "out" / "run-001" / "program-1").iterdir()}
     assert inside == {"0-1", "program.py"}
+
+
+@pytest.mark.slow
+def test_the_comment_says_what_the_proof_shows(tmp_path: Path) -> None:
+    """A program that cannot be reduced is not called the smallest one, and has its own proof."""
+    (tmp_path / "issue.md").write_text(CAUGHT)
+    result = reprokit("scrub", "issue.md", "--yes", "--json", cwd=tmp_path).json
+    assert result["answer"] == "fails", result
+    comment = Path(result["comment"]).read_text()
+    assert "The program of the issue has this failure (12 lines, it fails in 2 of 2 " in comment
+
+
+@pytest.mark.slow
+def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: Path) -> None:
+    """The program raises the same error in eager, so the report of torch.compile is different."""
+    (tmp_path / "issue.md").write_text(IN_EAGER_TOO)
+    result = reprokit("scrub", "issue.md", "--yes", "--json", cwd=tmp_path).json
+    assert (result["answer"], result["runs"][0]["torch"] != "") == ("different", True), result
+
+
+@pytest.mark.slow
+def test_a_report_from_a_notebook_runs_as_a_cell(tmp_path: Path) -> None:
+    """``__main__`` has no file, and linecache knows the source. So a pass says something."""
+    (tmp_path / "issue.md").write_text(NOTEBOOK)
+    result = reprokit("scrub", "issue.md", "--yes", "--json", cwd=tmp_path).json
+    assert result["answer"] == "passes", result
+    folder = Path(result["comment"]).parent / "run-001" / "program-1"
+    assert "source: 1 False" in next(folder.rglob("stdout.txt")).read_text()
+    assert "Run as a notebook runs a cell" in Path(result["comment"]).read_text()
 
 
 @pytest.mark.slow

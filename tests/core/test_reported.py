@@ -176,6 +176,13 @@ def test_the_failure_of_a_report() -> None:
     assert (named.kind, named.error) == ("exception", "InternalTorchDynamoError")
     mixed = read_failure("Inconsistent parsing", "", [block(log, "")])
     assert (mixed.kind, mixed.error) == ("exception", "KeyError")
+    corrupt = read_failure("torch.compile generates wrong code: corrupted memory", "", [])
+    assert corrupt.kind == "crash"
+    skipped = read_failure(
+        "torch.compile skips a check", "Eager execution correctly raises an `IndexError`.", []
+    )
+    assert (skipped.kind, skipped.missing_error) == ("wrong-result", "IndexError")
+    assert not read_failure("it fails", "Eager raises an IndexError.", []).missing_error
 
 
 def test_only_the_reported_failure_is_the_reported_one() -> None:
@@ -222,6 +229,7 @@ def test_settings_of_torch_are_read_from_commands() -> None:
     )
 
 
+NO_ERROR = ReportedFailure("wrong-result", missing_error="IndexError")
 RUN = CapturedRun("ok", "", "", "", is_compared=True)
 
 
@@ -274,6 +282,10 @@ RUN = CapturedRun("ok", "", "", "", is_compared=True)
             answers.FAILS,
         ),
         (ReportedFailure("hang"), CapturedRun("unknown", "", "", "", False), answers.CANNOT_TELL),
+        (NO_ERROR, RUN, answers.CANNOT_TELL),
+        (NO_ERROR, CapturedRun("exception", "IndexError: 1", "t", "torch", False), answers.PASSES),
+        (NO_ERROR, CapturedRun("wrong-result", "", "t", "torch", True), answers.FAILS),
+        (NO_ERROR, CapturedRun("exception", "KeyError: 1", "t", "torch", False), answers.DIFFERENT),
     ],
 )
 def test_a_run_is_no_evidence_while_a_condition_is_missing(
@@ -291,6 +303,7 @@ def test_a_run_is_no_evidence_while_a_condition_is_missing(
         "`AA=" + "x" * 60_000,
         "A" * 60_000,
         "Error: " * 10_000,
+        "no error: eager raises " * 3_000,
         "a.Error: b\n" * 6_000,
     ],
 )

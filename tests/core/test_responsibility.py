@@ -152,6 +152,14 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "user",
         AT,
     ),
+    "eager fails too": (
+        "exception",
+        "dynamo-trace",
+        "AttributeError",
+        {"fails_only_with": "nothing", "eager_detail": "it fails in eager too"},
+        "unknown",
+        "",
+    ),
     "own passes do not matter": (
         "wrong-result",
         "inductor",
@@ -414,3 +422,22 @@ def test_only_failures_of_torch_or_triton_are_filed(
     assert why_not_filed(verdict) == why
     upstream = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
     assert repository_for(verdict) == ("" if why else upstream[party])
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "what", "eager", "is_same"),
+    [
+        ("exception", "KeyError", "torch.x.InternalError: KeyError: 'a'", "KeyError: 'b'", True),
+        ("exception", "KeyError", "KeyError: 'a'", "ValueError: KeyError", False),
+        ("exception", "KeyError", "KeyError: 'a'", "passes", False),
+        ("exception", "KeyError", "KeyError: 'a'", "exit status 1", False),
+        ("crash", "SIGSEGV", "SIGSEGV", "killed by SIGSEGV", True),
+        ("crash", "SIGSEGV", "SIGSEGV", "killed by SIGABRT", False),
+        ("hang", "KeyError", "KeyError: 'a'", "KeyError: 'a'", False),
+    ],
+)
+def test_the_same_error_without_torch_compile(
+    kind: str, cause: str, what: str, eager: str, is_same: bool
+) -> None:
+    verdict = Verdict(kind, "codegen", cause, "why", ())
+    assert ownership.fails_in_eager_too(verdict, what, eager) == is_same
