@@ -561,10 +561,17 @@ while True:
 def test_a_ledger_becomes_a_catalogue(tmp_path: Path) -> None:
     """Each bug is an entry with its signatures and versions. The reason of a decision names the
     issue, and without one the entry has the number of the bug. A failure with the signature of the
-    bug then matches the entry.
+    bug then matches the entry. Its program stays a program without its secret.
     """
     store = new_ledger(tmp_path)
-    add_night(store, a=cell_result(failing("lost")), b=cell_result(failing("other")))
+    other = failing("other", kernel="cpp_fused_add_0")
+    small = {
+        "signature": other["signature"]["id"],
+        "text": "password = 'h0rse-staple-9'\nassert password\n",
+        "lines": 2,
+        "pack": None,
+    }
+    add_night(store, a=cell_result(failing("lost")), b=cell_result(other, minimized=small))
     bugs.mute_bug(store, 1, "see https://github.com/pytorch/pytorch/issues/196570")
     written = catalogue_files.write_catalogue(known_bugs.known_bugs(store), tmp_path / "team")
     assert written == ["pytorch/pytorch#196570", "ledger#2"]
@@ -574,6 +581,10 @@ def test_a_ledger_becomes_a_catalogue(tmp_path: Path) -> None:
         "https://github.com/pytorch/pytorch/issues/196570",
     ]
     run = entries[0].failing[0]
+    assert run.kernel == "cpp_fused_add_0"
+    program = entries[0].program
+    assert "h0rse" not in program and "assert password" in program
+    compile(program, "program", "exec")
     signature = Signature(run.signature, run.title, run.algorithm)
     traits = known_failures.traits_of_title(run.title, run.frames)
     matches = known_failures.find_known_failures(signature, traits, entries)

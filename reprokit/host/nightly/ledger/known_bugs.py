@@ -24,17 +24,17 @@ def known_bugs(ledger: Ledger) -> Iterator[KnownFailure]:
 
     The issue is the one that the reason of a decision names, such as that of ``nightly mute``.
     """
-    redact = private_names.get_redactor().redact_text
+    redactor = private_names.get_redactor()
     for bug in ledger.fetch_all("SELECT * FROM bug WHERE merged IS NULL ORDER BY id"):
         runs = tuple(_runs(ledger, bug["id"]))
         if not runs:
             continue
         yield KnownFailure(
             issue=_issue_of(ledger, bug),
-            title=redact(bug["title"]),
+            title=redactor.redact_text(bug["title"]),
             kind=bug["kind"],
             component=bug["phase"],
-            program=redact(bug["repro"]),
+            program=redactor.redact_python(bug["repro"]),
             state="closed" if bug["status"] == "fixed" else "open",
             runs=runs,
         )
@@ -68,4 +68,5 @@ def _runs(ledger: Ledger, bug: int) -> Iterator[ProvedRun]:
             signature=row["id"],
             title=redact(row["title"]),
             frames=tuple(map(redact, traits.frames)),
+            kernel=redact(traits.kernel),
         )
