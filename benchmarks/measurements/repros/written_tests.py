@@ -1,12 +1,13 @@
 """Measure whether unit tests of known failures fail where the bug is and pass where it is not.
 
-python -m benchmarks run written_tests --fixed-python PYTHON [--only ISSUE ...]
+python -m benchmarks run written_tests --fixed-python PYTHON ... [--only ISSUE ...]
 
 The programs are those of the catalogue that fail with the torch of this interpreter and pass with
-that of PYTHON. Both have pytest and expecttest, which PyTorch's test cases import. Each program
-becomes the two tests that ``reprokit issue --as-test`` writes. The plain test runs with pytest. The
-test in PyTorch's style runs as it is, where its failure is expected, and without the decorator, as
-with a fix. A test that is skipped, because the machine cannot show the bug, is not right.
+that of a PYTHON, the first one of which counts. All have pytest and expecttest, which PyTorch's
+test cases import. Each program is captured, and ``reprokit issue PACK --as-test`` writes the two
+tests of its pack. The plain test runs with pytest. The test in PyTorch's style runs as it is, where
+its failure is expected, and without the decorator, as with a fix. A test that is skipped, because
+the machine cannot show the bug, is not right.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reprokit.core.records.finding import identity_of_title
-from reprokit.core.triage import known_failures, unit_tests
-from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
+from reprokit.core.triage import known_failures
+from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
-from ...harness import MeasurementFailed, quiet_environ, show_progress
+from ...harness import MeasurementFailed, quiet_environ, run_reprokit, show_progress
 from ...measurement import Measurement, add_only_option
 from ...results import Column, Row
 
 COLUMNS = (
     Column("issue", "issue"),
     Column("kind", "kind"),
+    Column("lines", "lines of the repro"),
+    Column("fixed", "passes with torch"),
     Column("plain_bug", "pytest, bug"),
     Column("plain_fixed", "pytest, fixed"),
     Column("expected", "PyTorch, bug expected"),
@@ -55,25 +57,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_only_option(parser, [entry.issue.rpartition("#")[2] for entry in entries], "issue")
     parser.add_argument(
         "--fixed-python",
-        default=sys.executable,
+        nargs="+",
+        default=[sys.executable],
         metavar="PYTHON",
-        help="an interpreter whose torch does not have the bugs; default: this one",
+        help="interpreters whose torch does not have some of the bugs; default: this one",
     )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
-    """Yield one row for each known failure that the two versions of torch tell apart."""
-    bad, good = (_version(python) for python in (sys.executable, options.fixed_python))
+    """Yield one row for each known failure that two versions of torch tell apart."""
+    bad = _version(sys.executable)
+    fixed = {_version(python): python for python in options.fixed_python}
     for entry in catalogue_files.own_catalogue():
-        failing = _run_with(entry, bad)
-        fixed = _run_with(entry, good)
-        number = entry.issue.rpartition("#")[2]
-        if options.only and number not in options.only:
+        answers = {run.torch: run.answer for run in entry.runs}
+        if options.only and entry.issue.rpartition("#")[2] not in options.only:
             continue
-        if not (failing and failing.answer == known_failures.FAILS):
-            continue
-        if fixed and fixed.answer == known_failures.PASSES:
-            yield _measure_entry(entry, failing, options.fixed_python)
+        good = [one for one in fixed if answers.get(one) == known_failures.PASSES]
+        if answers.get(bad) == known_failures.FAILS and good:
+            yield _measure_entry(entry, good[0], fixed[good[0]])
 
 
 def _version(python: str) -> str:
@@ -83,26 +84,18 @@ def _version(python: str) -> str:
     return done.stdout.strip()
 
 
-def _run_with(entry: KnownFailure, torch: str) -> ProvedRun | None:
-    return next((run for run in entry.runs if run.torch == torch), None)
-
-
-def _measure_entry(entry: KnownFailure, failing: ProvedRun, fixed_python: str) -> Row:
-    row: Row = {"issue": entry.issue.rpartition("/")[2], "kind": entry.kind}
-    try:
-        in_torch, plain = unit_tests.unit_tests(
-            entry.program, identity_of_title(failing.title), entry.url
-        )
-    except ValueError as problem:
-        return {**row, **dict.fromkeys(WANTED, ""), "is_right": f"no test: {problem}"}
-    with tempfile.TemporaryDirectory(prefix="written-tests-") as folder:
-        own = Path(folder, plain.file)
-        own.write_text(plain.text)
-        marked = Path(folder, in_torch.file)
-        marked.write_text(in_torch.text)
-        unmarked = Path(folder, f"unmarked_{in_torch.file}")
-        unmarked.write_text(in_torch.text.replace(DECORATOR, ""))
-        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(own))
+def _measure_entry(entry: KnownFailure, good: str, fixed_python: str) -> Row:
+    row: Row = {"issue": entry.issue.rpartition("/")[2], "kind": entry.kind, "fixed": good}
+    with tempfile.TemporaryDirectory(prefix="written-tests-") as path:
+        folder = Path(path)
+        row["lines"], tests, why = _tests_of(entry, folder)
+        if why:
+            show_progress(f"{row['issue']}: {why}")
+            return {**row, **dict.fromkeys(WANTED, ""), "is_right": f"no test: {why}"}
+        plain, marked = tests["pytest"], tests["pytorch"]
+        unmarked = marked.with_name(f"unmarked_{marked.name}")
+        unmarked.write_text(marked.read_text().replace(DECORATOR, ""))
+        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(plain))
         row["plain_bug"] = _outcome(sys.executable, pytest)
         row["plain_fixed"] = _outcome(fixed_python, pytest)
         row["expected"] = _outcome(sys.executable, (str(marked),))
@@ -111,6 +104,33 @@ def _measure_entry(entry: KnownFailure, failing: ProvedRun, fixed_python: str) -
     is_right = all(row[name] == wanted for name, wanted in WANTED.items())
     show_progress(f"{row['issue']}: {'right' if is_right else row}")
     return {**row, "is_right": "yes" if is_right else "no"}
+
+
+def _tests_of(entry: KnownFailure, folder: Path) -> tuple[int | None, dict[str, Path], str]:
+    """Capture a program, and write the tests of its pack.
+
+    Return the lines of the repro, the file of each style of test, and why there is none.
+    """
+    (folder / "program.py").write_text(entry.program)
+    more = ("--graph-breaks", "0") if entry.kind == "graph-break" else ()
+    out = folder / "out"
+    done = run_reprokit(
+        "capture",
+        *("--output-dir", out, "--compare", "--timeout", "60", *more),
+        *("--", sys.executable, "program.py"),
+        environ=quiet_environ(),
+        cwd=folder,
+        limit_s=LIMIT_S,
+    )
+    if not done.answer.get("pack"):
+        return None, {}, f"no pack: {done.last_error}"
+    words = ("--as-test", "--output-dir", folder / "tests")
+    written = run_reprokit("issue", done.answer["pack"], *words, environ=quiet_environ())
+    if "tests" not in written.answer:
+        return None, {}, written.last_error
+    lines = (done.answer.get("minimized") or {}).get("lines")
+    tests = {test["style"]: Path(test["path"]) for test in written.answer["tests"]}
+    return lines, tests, ""
 
 
 def _outcome(python: str, words: Sequence[str]) -> str:
