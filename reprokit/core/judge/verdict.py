@@ -301,13 +301,11 @@ def _exception(seen: Observation) -> Verdict | None:
             f" code{_not_compared(seen)}: {message}"
         )
         return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
-    return Verdict(
-        "exception",
-        phase,
-        short,
-        as_sentence(f"{short} was raised, {location.doing_in_words(phase, seen)}: {message}"),
-        evidence,
-    )
+    where = location.doing_in_words(phase, seen)
+    if not is_ours and phase is None:
+        where = "outside the compiler, and without torch.compile the target passes"
+    why = f"{short} was raised, {where}: {message}"
+    return Verdict("exception", phase, short, as_sentence(why), evidence)
 
 
 def _swallowed(seen: Observation) -> Verdict | None:

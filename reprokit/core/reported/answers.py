@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks import phases
+from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
 
@@ -114,7 +116,8 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     """Return the answer of a run that failed."""
     agrees = is_reported(reported, run.kind, run.what)
     is_upstream = run.responsible in ("torch", "triton")
-    is_own = run.kind == "error-in-eager" or not is_upstream
+    is_outside = identity_of_title(run.title).phase not in phases.COMPILE_PHASES
+    is_own = run.kind == "error-in-eager" or is_outside or not is_upstream
     checks_itself = run.what.startswith("AssertionError") and is_own
     if agrees or (reported.kind == "wrong-result" and checks_itself):
         return ReportAnswer(FAILS, run.title)

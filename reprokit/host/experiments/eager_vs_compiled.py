@@ -14,6 +14,7 @@ from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.result_comparison import COMPILED_ROLES
+from reprokit.host.experiments import follow_up
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
@@ -39,14 +40,21 @@ def compare_with_eager(
 ) -> Observation:
     """Run the target in eager, and in more roles where results differ.
 
-    Return ``seen`` with the comparison, and add to ``missing`` why there is none.
+    Return ``seen`` with the comparison, and add to ``missing`` why there is none. Where the target
+    failed, also return whether it fails in eager.
     """
+    has_failed = seen.exit_status != 0
     try:
         if not any((run_path / RESULTS_FOLDER).rglob("compiled.pt")):
             missing.append(Missing("comparison with eager", "the run left no results"))
             return seen
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
+        if has_failed:
+            passes = eager.exit_status == 0
+            detail = "it passes" if passes else follow_up.describe_end(eager)
+            how = "passes" if passes else "fails"
+            seen = dataclasses.replace(seen, eager=how, eager_detail=detail)
         if eager.comparison is None:
             why = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
             missing.append(

@@ -181,7 +181,7 @@ def check_eager(
         return dataclasses.replace(
             seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s"
         )
-    detail = _eager_detail(eager)
+    detail = describe_end(eager)
     return dataclasses.replace(
         seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised
     )
@@ -192,7 +192,8 @@ def _has_called(seen: Observation) -> bool:
     return any(name.startswith(("stage:call", "stage:eager")) for name in seen.open_events)
 
 
-def _eager_detail(eager: Observation) -> str:
+def describe_end(eager: Observation) -> str:
+    """Return how a run without torch.compile ended: its exception, or its exit status."""
     if eager.raised is not None:
         root = frames.root_cause(eager.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")

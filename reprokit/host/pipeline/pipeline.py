@@ -229,7 +229,7 @@ COMPARE = Step(
     "comparison with eager",
     run_steps.compare_with_eager,
     lambda s: (
-        run_steps.may_hide_more(s)
+        run_steps.may_compare(s)
         and s.request.gpu is None
         and s.request.compares
         and not s.seen.has_fake_tensors  # nothing was executed

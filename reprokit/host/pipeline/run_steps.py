@@ -174,6 +174,14 @@ def may_hide_more(state: State) -> bool:
     return state.has_run and state.verdict.kind == "ok"
 
 
+def may_compare(state: State) -> bool:
+    """Return True where wrong results are possible: nothing failed, or only the program's own code,
+    which may check its results.
+    """
+    is_own_check = state.has_run and state.is_command and state.verdict.kind == "error-in-eager"
+    return may_hide_more(state) or is_own_check
+
+
 def compare_with_eager(state: State) -> State:
     """Compare the results of the run with those of runs without torch.compile."""
     state.callbacks.say("comparing its results with those of eager")
