@@ -380,6 +380,42 @@ def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
     assert done.json["comparison"]["differences"][0]["side"] == "compiled"
 
 
+OWN_CHECK = """
+import torch
+
+def f(x):
+    return torch.clamp(x, max=1).mul_(2)
+
+def wrong(gm, inputs):
+    return lambda *args: [result + {error} for result in gm.forward(*args)]
+
+got = torch.compile(f, backend=wrong)(torch.ones(3))
+graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+assert {check}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("error", "check", "kind", "words"),
+    [
+        ("1", "torch.equal(got, f(torch.ones(3)))", "wrong-result", "eager gives 2"),
+        ("0", "graphs == 0", "exception", "without torch.compile the target passes"),
+        ("0", "got.sum() == 7", "error-in-eager", "fails without torch.compile too"),
+    ],
+)
+def test_the_check_of_a_program_is_judged_with_a_run_in_eager(
+    write: Any, tmp_path: Path, error: str, check: str, kind: str, words: str
+) -> None:
+    """A failed assertion of a program shows wrong results, or a difference that no result shows, or
+    an error of the program.
+    """
+    script = write("script.py", OWN_CHECK.format(error=error, check=check))
+    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    assert (done.status, done.kind) == (1, kind), done.json["verdict"]
+    assert words in done.json["verdict"]["reason"], done.json["verdict"]
+
+
 NOISY = """
 import os
 import torch
