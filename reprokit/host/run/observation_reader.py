@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
 from reprokit.core.records.caches import cache_stages, cache_uses
-from reprokit.core.records.dumps import Fault, Frame, Link, Raised
+from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -49,10 +48,9 @@ from reprokit.core.shared.contract.events import (
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
 from reprokit.core.shared.source import entry_programs
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import graph_records, unrolled_loops
+from reprokit.host.run import fault_sources, graph_records, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, host_log, private_names
-from reprokit.host.watch import hang_evidence
 
 STDERR_TAIL_BYTES = 64_000
 BEFORE_TAIL_BYTES = 64_000
@@ -189,7 +187,9 @@ def read_observation(
         last_line=journals.last_line.get(pid, ""),
         raised=private_names.redact_raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.events_of_type(CompileFailed)),
-        faults=tuple(private_names.redact_fault(f) for f in _faults(run_path, end)),
+        faults=tuple(
+            private_names.redact_fault(f) for f in fault_sources.read_faults(run_path, end)
+        ),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
         stalls=outcome.stalls,
@@ -328,25 +328,6 @@ def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
     return Raised(
         links or (Link("Exception", "its description was cut", ()),), event.where, event.cid or ""
     )
-
-
-def _faults(run_path: Path, stderr_tail: str) -> list[Fault]:
-    faults = []
-    for path in sorted((run_path / run_names.STACKS_FOLDER).glob("faulthandler-*.txt")):
-        pid = path.stem.removeprefix("faulthandler-")
-        fault = fr.parse_fatal(
-            files.read_text(path), int(pid) if pid.isascii() and pid.isdigit() else 0
-        )
-        if fault:
-            faults.append(fault)
-    fault = fr.parse_fatal(stderr_tail, 0)
-    return [_with_source(one) for one in ([*faults, fault] if fault else faults)]
-
-
-def _with_source(fault: Fault) -> Fault:
-    """Return a fatal signal with the line of generated code; its file is deleted after the run."""
-    lines = map(hang_evidence.generated_line, fault.frames)
-    return dataclasses.replace(fault, source=next(filter(None, lines), ""))
 
 
 def _limits(journals: Journals) -> dict[str, str]:
