@@ -30,12 +30,12 @@ def keep_lines(run_path: Path) -> None:
     }
     if lines:
         with host_log.suppress(OSError):  # a full disk must not hide how the run ended
-            files.write_json(run_path / run_names.STACKS_FOLDER / FILE, lines)
+            files.write_json(run_path / FILE, lines)
 
 
 def read_faults(run_path: Path, stderr_tail: str) -> list[Fault]:
     """Return the fatal signals that faulthandler, or the C++ runtime on stderr, reported."""
-    lines = files.read_json_object(run_path / run_names.STACKS_FOLDER / FILE)
+    lines = files.read_json_object(run_path / FILE)
     return [
         dataclasses.replace(
             fault,
