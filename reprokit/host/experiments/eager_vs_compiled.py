@@ -43,14 +43,13 @@ def compare_with_eager(
     Return ``seen`` with the comparison, and add to ``missing`` why there is none. Where the target
     failed, also return whether it fails in eager.
     """
-    has_failed = seen.exit_status != 0
     try:
         if not any((run_path / RESULTS_FOLDER).rglob("compiled.pt")):
             missing.append(Missing("comparison with eager", "the run left no results"))
             return seen
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
-        if has_failed:
+        if seen.exit_status != 0 and eager.exit_status is not None:
             passes = eager.exit_status == 0
             detail = "it passes" if passes else follow_up.describe_end(eager)
             how = "passes" if passes else "fails"

@@ -22,14 +22,15 @@ FILE = "generated_lines.json"
 def keep_lines(run_path: Path) -> None:
     """Write the lines of generated code at which fatal signals occurred, if there are any."""
     stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
-    lines = {
-        f"{frame.file}:{frame.line}": line
-        for fault in _reported(run_path, files.read_tail(stderr, STDERR_TAIL_BYTES))
-        for frame in fault.frames
-        if (line := hang_evidence.generated_line(frame))
-    }
-    if lines:
-        with host_log.suppress(OSError):  # a full disk must not hide how the run ended
+    # neither a full disk nor a damaged report may hide how the run ended
+    with host_log.suppress(OSError, ValueError):
+        lines = {
+            f"{frame.file}:{frame.line}": line
+            for fault in _reported(run_path, files.read_tail(stderr, STDERR_TAIL_BYTES))
+            for frame in fault.frames
+            if (line := hang_evidence.generated_line(frame))
+        }
+        if lines:
             files.write_json(run_path / FILE, lines)
 
 
