@@ -229,6 +229,8 @@ def test_settings_of_torch_are_read_from_commands() -> None:
     )
 
 
+OF_COMPILER = "exception: codegen | AssertionError: x @ torch/_inductor/scheduler.py:f"
+OF_PROGRAM = "exception: no phase | AssertionError: x @ torch/testing/_comparison.py:assert_close"
 NO_ERROR = ReportedFailure("wrong-result", missing_error="IndexError")
 RUN = CapturedRun("ok", "", "", "", is_compared=True)
 
@@ -351,8 +353,13 @@ def test_operators_of_the_shell_are_no_arguments() -> None:
         ),
         (
             ReportedFailure("wrong-result"),
-            CapturedRun("exception", "AssertionError: x", "t", "torch", is_compared=False),
+            CapturedRun("exception", "AssertionError: x", OF_COMPILER, "torch", is_compared=False),
             answers.DIFFERENT,
+        ),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("exception", "AssertionError: x", OF_PROGRAM, "torch", is_compared=False),
+            answers.FAILS,
         ),
     ],
 )
