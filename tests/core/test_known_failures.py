@@ -177,3 +177,7 @@ def test_crashes_in_different_kernels_are_not_alike() -> None:
     assert likeness.kernel_overlap("cpp_fused_conv2d_0", "cpp_fused_conv2d_relu_3") == 1.0
     assert matches("cpp_fused_0") == ["similar"]  # it names no operator, so nobody knows
     assert likeness.kernel_overlap("cpp_fused_erf_0", "cpp_fused_addmm_erf_relu_1") == 1.0
+    # both models add and reshape around the operators of the bug
+    first = likeness.Traits("crash", kernel="cpp_fused_add_erf_native_layer_norm_view_3")
+    second = likeness.Traits("crash", kernel="cpp_fused_add_diagonal_expand_mean_mul_view_2")
+    assert likeness.is_of_other_kernel(first, second)

@@ -27,6 +27,10 @@ _WEIGHTS = {
 }
 
 
+MIN_KERNEL_OVERLAP = 0.5
+"""The share of common words, of the shorter name of two kernels, from which they may be of one
+bug.
+"""
 _OF_ALL_KERNELS = frozenset(
     (
         *("", "cpp", "fused", "triton", "poi", "red", "per", "tem", "for", "copy", "to", "run"),
@@ -114,9 +118,13 @@ def frame_overlap(a: Sequence[str], b: Sequence[str]) -> float:
 
 
 def is_of_other_kernel(a: Traits, b: Traits) -> bool:
-    """Return whether both failures are in generated kernels that have no operator in common."""
-    words_a, words_b = words_of_kernel(a.kernel), words_of_kernel(b.kernel)
-    return bool(words_a and words_b) and not words_a & words_b
+    """Return whether both failures are in generated kernels of different operators.
+
+    A kernel has the operators of the bug, and more of the model around it. So kernels of one bug
+    have most words of the shorter name in common.
+    """
+    is_named = bool(words_of_kernel(a.kernel) and words_of_kernel(b.kernel))
+    return is_named and kernel_overlap(a.kernel, b.kernel) < MIN_KERNEL_OVERLAP
 
 
 def kernel_overlap(a: str, b: str) -> float:
