@@ -4,8 +4,9 @@ python -m benchmarks run similarities [--sightings FILE ...]
 
 The sightings are those that collect_sightings recorded; the label of each is its true bug. Each
 method gets a threshold from two thirds of the bugs, the one with the best F1 over their pairs. The
-recorded numbers are of the pairs that have at least one sighting of the other third. ClusterFuzz
-and CASR use their own thresholds in rows of their own. Stacks have up to 24 frames.
+recorded numbers are of the pairs that have at least one sighting of the other third, and the last
+two are of all pairs. ClusterFuzz and CASR use their own thresholds in rows of their own. Stacks
+have up to 24 frames.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ COLUMNS = (
     Column("recall", "recall", 3),
     Column("f1", "F1", 3),
     *(Column(f"{kind}, f1", f"F1: {kind}", 3) for kind in KINDS),
+    Column("precision_of_all", "precision, all pairs", 3),
+    Column("recall_of_all", "recall, all pairs", 3),
 )
 THRESHOLDS = tuple(step / 100 for step in range(5, 101, 5))
 PUBLISHED = {"ClusterFuzz": 0.8, "CASR": 0.7}
@@ -160,6 +163,8 @@ def _row(name: str, sightings: Sequence[Seen], scores: Scores, limit: float) -> 
         "recall": round(recall, 3),
         "f1": round(f1, 3),
     }
+    precision, recall, _ = _measures(sightings, scores, limit)
+    row |= {"precision_of_all": round(precision, 3), "recall_of_all": round(recall, 3)}
     for title, kinds in KINDS.items():
         of_kind = {
             (i, j): score
