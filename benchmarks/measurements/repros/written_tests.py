@@ -116,7 +116,7 @@ def _tests_of(entry: KnownFailure, folder: Path) -> tuple[int | None, dict[str, 
     out = folder / "out"
     done = run_reprokit(
         "capture",
-        *("--output-dir", out, "--compare", "--timeout", "60", *more),
+        *("--output-dir", out, "--compare", "--no-ablate", "--timeout", "60", *more),
         *("--", sys.executable, "program.py"),
         environ=quiet_environ(),
         cwd=folder,
