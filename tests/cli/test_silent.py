@@ -414,6 +414,9 @@ def test_the_check_of_a_program_is_judged_with_a_run_in_eager(
     done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script)
     assert (done.status, done.kind) == (1, kind), done.json["verdict"]
     assert words in done.json["verdict"]["reason"], done.json["verdict"]
+    party = {"exception": "unknown", "error-in-eager": "user", "wrong-result": "unknown"}[kind]
+    assert done.json["verdict"]["responsible"] == party, done.json["verdict"]
+    assert_judged_alike(done)
 
 
 NOISY = """

@@ -140,6 +140,9 @@ def test_a_repro_starts_itself_again_with_a_hash_seed_that_fails() -> None:
         ('if os.environ["PYTHONHASHSEED"] == "1": pass', True),
         ('os.environ["PYTHONHASHSEED"] = "1"', False),
         ("os.environ.setdefault('PYTHONHASHSEED', '1')", False),
+        ("os.environ.update(PYTHONHASHSEED='1')", False),
+        ("os.environ.update({'PYTHONHASHSEED': '1'})", False),
+        ("# os.environ['PYTHONHASHSEED'] = '1'", True),
     ],
 )
 def test_a_variable_that_a_program_only_reads_is_a_condition(line: str, is_asked: bool) -> None:

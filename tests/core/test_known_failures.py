@@ -39,6 +39,8 @@ def test_the_versions_follow_from_the_runs() -> None:
     always = _entry(1234, _run("2.9.1"), _run("2.15.0"))
     assert (always.first_bad, always.last_good, always.fixed_in) == ("2.9.1", "", "")
     assert always.versions == "fails with 2.9.1 to 2.15.0"
+    gap = _entry(1234, _run("2.9.1"), _run("2.11.0", "passes"), _run("2.15.0"))
+    assert gap.versions == "fails with 2.9.1, also with 2.15.0"
     never = _entry(1234, _run("2.13.0", "passes"))
     assert (never.versions, never.fixed_in) == ("", "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 
@@ -182,7 +183,17 @@ def test_the_failure_of_a_report() -> None:
         "torch.compile skips a check", "Eager execution correctly raises an `IndexError`.", []
     )
     assert (skipped.kind, skipped.missing_error) == ("wrong-result", "IndexError")
-    assert not read_failure("it fails", "Eager raises an IndexError.", []).missing_error
+    for title, prose, logs in (
+        ("it fails", "Eager raises an IndexError.", []),
+        ("compile should not raise TypeError", "In eager this never raises a TypeError.", []),
+        ("disable is ignored", "Eager works, Dynamo raises an AttributeError.", []),
+        ("it raises no error", "Eager raises no error and Inductor raises ValueError", []),
+        ("it skips a check", "Eager raises an IndexError.", [block("KeyError: 'a'\n", "")]),
+    ):
+        assert not read_failure(title, prose, logs).missing_error, title
+    assert read_failure("stack overflow", "", []).kind == ""
+    assert read_failure("C++ compile error: invalid output type", "", []).kind == "exception"
+    assert read_failure("it fails", "OS: macOS 14.1 (arm64), Jupyter", []).machine == "macOS"
 
 
 def test_only_the_reported_failure_is_the_reported_one() -> None:
@@ -235,6 +246,10 @@ NO_ERROR = ReportedFailure("wrong-result", missing_error="IndexError")
 RUN = CapturedRun("ok", "", "", "", is_compared=True)
 
 
+def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
+    return CapturedRun("exception", what, f"exception: {phase} | {what}", "torch", False)
+
+
 @pytest.mark.parametrize(
     ("reported", "run", "answer"),
     [
@@ -285,9 +300,17 @@ RUN = CapturedRun("ok", "", "", "", is_compared=True)
         ),
         (ReportedFailure("hang"), CapturedRun("unknown", "", "", "", False), answers.CANNOT_TELL),
         (NO_ERROR, RUN, answers.CANNOT_TELL),
-        (NO_ERROR, CapturedRun("exception", "IndexError: 1", "t", "torch", False), answers.PASSES),
+        (NO_ERROR, _raised("IndexError: 1"), answers.PASSES),
+        (NO_ERROR, _raised("RuntimeError: IndexError: 1"), answers.DIFFERENT),
+        (NO_ERROR, _raised("IndexError: 1", phase="codegen"), answers.DIFFERENT),
+        (NO_ERROR, _raised("AssertionError: IndexError: 1", phase="no phase"), answers.FAILS),
+        (
+            dataclasses.replace(NO_ERROR, machine="macOS"),
+            _raised("IndexError: 1"),
+            answers.DIFFERENT,
+        ),
         (NO_ERROR, CapturedRun("wrong-result", "", "t", "torch", True), answers.FAILS),
-        (NO_ERROR, CapturedRun("exception", "KeyError: 1", "t", "torch", False), answers.DIFFERENT),
+        (NO_ERROR, _raised("KeyError: 1"), answers.DIFFERENT),
     ],
 )
 def test_a_run_is_no_evidence_while_a_condition_is_missing(

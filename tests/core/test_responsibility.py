@@ -424,12 +424,26 @@ def test_only_failures_of_torch_or_triton_are_filed(
     assert repository_for(verdict) == ("" if why else upstream[party])
 
 
+NO_ATTRIBUTE = "AttributeError: 'M' object has no attribute"
+
+
 @pytest.mark.parametrize(
     ("kind", "cause", "what", "eager", "is_same"),
     [
-        ("exception", "KeyError", "torch.x.InternalError: KeyError: 'a'", "KeyError: 'b'", True),
+        (
+            "exception",
+            "E",
+            f"torch.x.InternalError: {NO_ATTRIBUTE} '_a'",
+            f"{NO_ATTRIBUTE} '_b'",
+            True,
+        ),
+        ("exception", "KeyError", "KeyError: 'a'", "KeyError: 'b'", False),
         ("exception", "KeyError", "KeyError: 'a'", "ValueError: KeyError", False),
         ("exception", "KeyError", "KeyError: 'a'", "passes", False),
+        ("exception", "AssertionError", "AssertionError", "AssertionError: ", True),
+        ("exception", "E", "RuntimeError: out of memory", "RuntimeError: no such file", False),
+        ("exception", "E", "RuntimeError: got KeyError: 'a'", "KeyError: 'a'", False),
+        ("exception", "E", "no `x` in 'a'", "no `x` in 'b'", False),
         ("exception", "KeyError", "KeyError: 'a'", "exit status 1", False),
         ("crash", "SIGSEGV", "SIGSEGV", "killed by SIGSEGV", True),
         ("crash", "SIGSEGV", "SIGSEGV", "killed by SIGABRT", False),

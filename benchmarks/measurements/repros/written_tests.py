@@ -3,7 +3,7 @@
 python -m benchmarks run written_tests --fixed-python PYTHON ... [--only ISSUE ...]
 
 The programs are those of the catalogue that fail with the torch of this interpreter and pass with
-that of a PYTHON, the first one of which counts. All have pytest and expecttest, which PyTorch's
+the torch of a PYTHON. The first such PYTHON counts. All have pytest and expecttest, which PyTorch's
 test cases import. Each program is captured, and ``reprokit issue PACK --as-test`` writes the two
 tests of its pack. The plain test runs with pytest. The test in PyTorch's style runs as it is, where
 its failure is expected, and without the decorator, as with a fix. A test that is skipped, because

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 
@@ -205,8 +206,25 @@ def conditions_of_environment(machine: Machine, text: str = "") -> tuple[Conditi
 
 def _sets(text: str, variable: str) -> bool:
     """Return whether a program sets an environment variable; it may also only read it."""
-    name = rf"[\"']{variable}[\"']"
-    return bool(re.search(rf"{name}\]\s*=(?!=)|(?:setdefault|putenv)\(\s*{name}", text))
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError):
+        return variable in text
+    return any(variable in _names_set_by(node) for node in nodes)
+
+
+def _names_set_by(node: ast.AST) -> list[object]:
+    """Return the names that an assignment, a call or a dictionary gives a value."""
+    keys: list[ast.expr | None] = []
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        keys = [node.slice]
+    elif isinstance(node, ast.Dict):
+        keys = [*node.keys]
+    elif isinstance(node, ast.keyword):
+        return [node.arg]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        keys = [*node.args[:1]] if node.func.attr in ("setdefault", "putenv") else []
+    return [key.value for key in keys if isinstance(key, ast.Constant)]
 
 
 def conditions_asked_alone(machine: Machine) -> tuple[Condition, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reprokit.core.judge.stacks import phases
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
@@ -19,6 +18,9 @@ _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?P<what>.*)")
 _MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OWN = frozenset({"NameError", "SyntaxError", "FileNotFoundError", "IndentationError", "EOFError"})
 """Errors of a program that is a part of something, or that lacks its files."""
+_OUTSIDE = ("", "eager")
+_TRACED = ("dynamo-trace", "kernel-run", *_OUTSIDE)
+"""Phases of a program's own code, and of the errors of its operators: with fake tensors or real."""
 _OF_DEVICE = re.compile(
     r"Found no NVIDIA driver|CUDA driver|not compiled with CUDA|no CUDA GPUs|No HIP GPUs"
     r"|Torch not compiled|not linked with support for|No XPU devices|MPS"
@@ -67,8 +69,8 @@ def answer_of_run(
     """
     if run.kind == "unknown":
         return ReportAnswer(CANNOT_TELL, run.reason or "the run gave no answer")
-    if reported.missing_error:
-        return _of_missing_error(reported.missing_error, run)
+    if reported.missing_error and kind_named(run.kind).is_failure:
+        return _of_missing_error(reported, run, run_like)
     if kind_named(run.kind).is_failure:
         return _of_failure(reported, run)
     if run.lacks_gpu:
@@ -84,6 +86,12 @@ def answer_of_run(
         return ReportAnswer(
             DIFFERENT, f"code is compiled again {run.recompiles} times, which reaches no limit"
         )
+    if reported.missing_error:
+        return ReportAnswer(
+            CANNOT_TELL,
+            "it runs to its end, and nothing shows whether compiled code raises"
+            f" {reported.missing_error}, as eager does",
+        )
     if reported.kind == "wrong-result" and not run.is_compared:
         return ReportAnswer(
             CANNOT_TELL, "it passes, but its results could not be compared with eager's"
@@ -97,18 +105,19 @@ def answer_of_run(
     )
 
 
-def _of_missing_error(error: str, run: CapturedRun) -> ReportAnswer:
-    """Return the answer for a report that compiled code does not raise an error of eager."""
-    if not kind_named(run.kind).is_failure:
-        return ReportAnswer(
-            CANNOT_TELL,
-            f"it runs to its end, and nothing shows whether compiled code raises {error}, as eager"
-            " does",
-        )
-    if run.kind == "exception" and error in run.what.split(": ")[:-1]:
-        return ReportAnswer(PASSES, f"compiled code raises {error}, as eager does")
-    if run.kind == "wrong-result":
+def _of_missing_error(reported: ReportedFailure, run: CapturedRun, run_like: str) -> ReportAnswer:
+    """Return the answer of a run that failed, for a report that compiled code does not raise an
+    error that eager raises.
+    """
+    phase = identity_of_title(run.title).phase
+    is_own_check = phase in _OUTSIDE and run.what.startswith("AssertionError")
+    if run.kind == "wrong-result" or is_own_check:
         return ReportAnswer(FAILS, run.title)
+    error = run.what.partition(": ")[0].rpartition(".")[2]
+    is_raised = run.kind == "exception" and error == reported.missing_error
+    is_elsewhere = run.lacks_gpu or reported.machine != run_like or _OF_DEVICE.search(run.what)
+    if is_raised and phase in _TRACED and not is_elsewhere:
+        return ReportAnswer(PASSES, f"compiled code raises {error}, as eager does")
     return ReportAnswer(DIFFERENT, f"it fails, but not as the issue reports: {run.title}")
 
 
@@ -116,7 +125,7 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     """Return the answer of a run that failed."""
     agrees = is_reported(reported, run.kind, run.what)
     is_upstream = run.responsible in ("torch", "triton")
-    is_outside = identity_of_title(run.title).phase not in phases.COMPILE_PHASES
+    is_outside = identity_of_title(run.title).phase in _OUTSIDE
     is_own = run.kind == "error-in-eager" or is_outside or not is_upstream
     checks_itself = run.what.startswith("AssertionError") and is_own
     if agrees or (reported.kind == "wrong-result" and checks_itself):

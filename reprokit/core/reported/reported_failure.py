@@ -40,7 +40,7 @@ _KINDS = (
         r"seg(?:mentation )?fault|segfaults?|core dumped|SIG(?:SEGV|ABRT|FPE|ILL|BUS)|abort(?:s|ed)"
         r"\b|illegal instruction|floating point exception|process (?:crash|die)"
         r"|memory corruption|corrupt\w* (?:the )?(?:memory|heap|stack)"
-        r"|(?:buffer|heap|stack) overflow|double free",
+        r"|(?:buffer|heap) overflow|double free",
     ),
     (
         "hang",
@@ -51,7 +51,7 @@ _KINDS = (
     ("graph-break", r"graph[ -]breaks?"),
     (
         "wrong-result",
-        r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|invalid|bad)"
+        r"(?:wrong|incorrect|inconsistent|different|mismatch\w*|inaccurate|bad)"
         r" (?:\w+ ){0,3}(?:result|output|value|gradient|number|answer|numeric)\w*"
         r"|mismatch|silent\w*|not (?:all)?close|discrepan\w+|diverge\w*"
         r"|(?:results?|outputs?) (?:\w+ ){0,3}differ"
@@ -66,15 +66,16 @@ _KINDS = (
 )
 """Kind of a failure -> words that reports of it have; the first that is found counts."""
 _NO_ERROR = re.compile(
-    r"\b(?:skip|ignor|bypass)\w*"
-    r"|(?:does not|doesn't|fails? to|should|not) (?:raise|throw|check|validate)"
-    r"|\bno (?:error|exception|check)|missing (?:\w+ ){0,2}check|silent\w*",
+    r"\b(?:skip|ignor|bypass)\w*\b.{0,60}\b(?:check|error|exception|validation)"
+    r"|(?:does not|doesn't|fails? to) (?:raise|throw|check|validate)"
+    r"|\bno (?:error|exception)\b|\bmissing (?:\w+ ){0,2}(?:check|error)"
+    r"|\bsilently (?:accept|succeed|return|pass|ignor|run)\w*",
     re.IGNORECASE,
 )
 """Titles of reports that compiled code does not raise an error that eager raises."""
 _EAGER_RAISES = re.compile(
-    r"\b[Ee]ager\b[^.\n]{0,100}\b(?:raises?|throws?|rejects?)\b[^.\n]{0,60}?"
-    r"\b(?P<type>[A-Z]\w{0,60}(?:Error|Exception))\b"
+    r"\b[Ee]ager(?: mode| execution| PyTorch)?(?: correctly| properly| always)?"
+    r" (?:raises|throws) (?:an? |the )?[`'\"]?(?P<type>[A-Z]\w{0,60}(?:Error|Exception))\b"
 )
 _NOT_CLOSE = re.compile(r"(?:Tensor-likes|Scalars) are not (?:close|equal)|not close|allclose|!=")
 _TORCH = re.compile(
@@ -86,12 +87,12 @@ _FLAKY = re.compile(
 )
 NOTEBOOK = "a notebook"
 _MACHINES = {
-    NOTEBOOK: r"\bipynb\b|[Cc]olab\b|\b[Jj]upyter\b",
     "macOS": r"\bOS: (?:macOS|Mac OS)|\bmps\b|Apple M\d",
     "Windows": r"\bOS: (?:Microsoft )?Windows",
     "aarch64": r"\baarch64\b|\barm64\b|Neoverse|Graviton",
     "ROCm": r"ROCM used to build PyTorch: \d|\bgfx\d{3,}",
     "Intel XPU": r"device\s*=\s*['\"]xpu|\.xpu\(|to\(['\"]xpu",
+    NOTEBOOK: r"\bipynb\b|[Cc]olab\b|\b[Jj]upyter\b",  # the last one: a machine says more
 }
 """Machine -> words of reports from it."""
 _VARIABLE = r"(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>'[^'\n]*'|\"[^\"\n]*\"|(?!['\"])[^\s`;&|]*)"
@@ -131,7 +132,7 @@ class ReportedFailure:
     is_flaky: bool = False
     """The text says that it does not occur in each run."""
     missing_error: str = ""
-    """The type of the error that eager raises, where the report is that compiled code does not."""
+    """The type of the error that eager raises and compiled code does not, if that is the report."""
     words: frozenset[str] = frozenset()
     """The words of the logs: the message of a wrapper has that of the inner exception."""
 
@@ -168,9 +169,10 @@ def read_failure(
         kind, error, message = "wrong-result", "", ""
     if kind in ("wrong-result", "crash", "hang") and error in ("AssertionError", "TimeoutError"):
         error, message = "", ""
-    missing = _EAGER_RAISES.search(prose) if _NO_ERROR.search(title) else None
+    says_less = not error and _NO_ERROR.search(title)  # an error in the logs is what happened
+    missing = _EAGER_RAISES.search(prose) if says_less else None
     if missing is not None:
-        kind, error, message = "wrong-result", "", ""
+        kind = "wrong-result"
     return ReportedFailure(
         kind,
         error,

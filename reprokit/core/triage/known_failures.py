@@ -131,7 +131,10 @@ class KnownFailure:
         last = self.failing[-1].torch
         until = f", fixed in {self.fixed_in}" if self.fixed_in else ""
         if not until and last != self.first_bad:
-            until = f" to {last}"
+            passes = {version_key(run.torch) for run in self._sorted(PASSES)}
+            first, end = version_key(self.first_bad), version_key(last)
+            is_gap = any(first < one < end for one in passes)
+            until = f", also with {last}" if is_gap else f" to {last}"
         return f"fails {since}{until}"
 
     def _sorted(self, answer: str) -> tuple[ProvedRun, ...]:

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from reprokit.core.judge.stacks import frames
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
@@ -41,7 +42,7 @@ def compare_with_eager(
     """Run the target in eager, and in more roles where results differ.
 
     Return ``seen`` with the comparison, and add to ``missing`` why there is none. Where the target
-    failed, also return whether it fails in eager.
+    failed and no result is wrong, also return whether it fails in eager.
     """
     try:
         if not any((run_path / RESULTS_FOLDER).rglob("compiled.pt")):
@@ -49,11 +50,6 @@ def compare_with_eager(
             return seen
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
-        if seen.exit_status != 0 and eager.exit_status is not None:
-            passes = eager.exit_status == 0
-            detail = "it passes" if passes else follow_up.describe_end(eager)
-            how = "passes" if passes else "fails"
-            seen = dataclasses.replace(seen, eager=how, eager_detail=detail)
         if eager.comparison is None:
             why = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
             missing.append(
@@ -62,7 +58,7 @@ def compare_with_eager(
                     f"the run without torch.compile failed: {cuts.cut_head(why[0], 300)}",
                 )
             )
-            return seen
+            return _with_eager(seen, eager)
         comparison, more = eager.comparison, {}
         if comparison.suspects and comparison.is_random:
             more = {run_names.OVERRIDES_VARIABLE: json.dumps(SAME_RANDOM_NUMBERS)}
@@ -72,10 +68,27 @@ def compare_with_eager(
                 comparison = run_role(role).comparison or comparison
         if comparison.wrong:
             comparison = run_role("repeated", **more).comparison or comparison
-        return dataclasses.replace(seen, comparison=comparison)
+        seen = dataclasses.replace(seen, comparison=comparison)
+        return seen if comparison.wrong else _with_eager(seen, eager)
     finally:
         if not request.checks_caches:  # the stages are compared with them
             delete_results(run_path)
+
+
+def _with_eager(seen: Observation, eager: Observation) -> Observation:
+    """Return the observation of a run that failed with what the run in eager says about it.
+
+    A run in eager that ends in a different way, or not at all, says nothing.
+    """
+    if seen.exit_status == 0:
+        return seen
+    if eager.exit_status == 0:
+        return dataclasses.replace(seen, eager="passes", eager_detail="it passes")
+    if seen.raised is None or eager.raised is None:
+        return seen
+    if frames.root_cause(seen.raised).type != frames.root_cause(eager.raised).type:
+        return seen
+    return dataclasses.replace(seen, eager="fails", eager_detail=follow_up.describe_end(eager))
 
 
 def delete_results(run_path: Path) -> None:

@@ -129,6 +129,9 @@ def case_of_run(
 
 def why_not_minimizable(verdict: Verdict) -> str:
     """Return why a run with this verdict cannot be minimized; empty when it can."""
+    is_own = verdict.phase is None and verdict.responsible == "unknown"
+    if verdict.kind == "exception" and is_own:
+        return "the program's own code raised it, and no result that was compared is wrong"
     if kind_named(verdict.kind).is_minimizable:
         return ""
     if verdict.kind == "ok":

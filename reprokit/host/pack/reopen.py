@@ -40,6 +40,8 @@ EVIDENCE = (
 )
 """Files that no command uses. They are only hashed, and read again to write a further pack."""
 MAX_TEXT_BYTES = 8 << 20
+MAX_NUMBER = 1e9
+"""CPU seconds, lines and runs of a pack that are not smaller are not believed."""
 _UNPROVEN = re.compile(r"^There is no proven repro: .*$", re.MULTILINE)
 _ABOUT = r"^Repro \(.*\):\n\n"
 _TABLE = re.compile(r"(?<=\| --- \| --- \|\n)(?:\|.*\n)+")
@@ -102,7 +104,9 @@ class OpenedPack:
 
     def _number(self, file: str, name: str, otherwise: float) -> float:
         value = self.pack.read_json(file).get(name) if file in self.pack.files else None
-        return float(value) if isinstance(value, (int, float)) else otherwise
+        if isinstance(value, (int, float)) and abs(value) < MAX_NUMBER:  # NaN is not
+            return float(value)
+        return otherwise
 
     def _text(self, name: str) -> str:
         return self.pack.files.get(name, b"").decode("utf-8", "replace")

@@ -15,7 +15,8 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.system import files, host_log
 from reprokit.host.watch import hang_evidence
 
-STDERR_TAIL_BYTES = 64_000
+STDERR_BYTES = 128_000
+"""The end of stderr that is read for reports of fatal signals."""
 FILE = "generated_lines.json"
 
 
@@ -26,7 +27,7 @@ def keep_lines(run_path: Path) -> None:
     with host_log.suppress(OSError, ValueError):
         lines = {
             f"{frame.file}:{frame.line}": line
-            for fault in _reported(run_path, files.read_tail(stderr, STDERR_TAIL_BYTES))
+            for fault in _reported(run_path, files.read_tail(stderr, STDERR_BYTES))
             for frame in fault.frames
             if (line := hang_evidence.generated_line(frame))
         }

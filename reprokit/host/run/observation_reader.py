@@ -53,9 +53,8 @@ from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, host_log, private_names
 
 STDERR_TAIL_BYTES = 64_000
-BEFORE_TAIL_BYTES = 64_000
-"""Bytes before the tail that are also read and redacted, so that a secret that begins there is
-hidden.
+"""The end of stderr that an observation has. More is read and redacted, so that a secret is hidden
+that begins before it.
 """
 MAX_JOURNAL_BYTES = 256 << 20
 
@@ -122,7 +121,7 @@ def read_observation(
     if outcome.is_timed_out or outcome.is_interrupted:
         # the reaction to the signal that ended it is not evidence
         journals = journals.events_before(outcome.ended)
-    read_bytes = STDERR_TAIL_BYTES + BEFORE_TAIL_BYTES
+    read_bytes = fault_sources.STDERR_BYTES
     stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0

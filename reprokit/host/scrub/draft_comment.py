@@ -38,8 +38,8 @@ def draft_comment(
         headline=headline(result),
         repro=redactor.redact_python(repro) if repro else "",
         repro_lines=len(repro.splitlines()),
-        is_reduced=opened is not None and opened.is_reduced,
-        proof=opened.proof if opened is not None else "",
+        is_reduced=failure is not None and failure.is_reduced,
+        proof=failure.proof if failure is not None else "",
         unproven=failure.unproven if failure is not None else "",
         runs=result.runs,
         versions=f"It {versions}." if versions else "",
@@ -76,7 +76,8 @@ def _facts(
         who = opened.verdict.responsible
         rows.append(f"Responsible: {who or 'unknown'}, in {part}.")
         if why := responsibility.why_not_filed(opened.verdict):
-            rows.append(f"Not a bug of PyTorch: {why}.")
+            is_known = who not in ("", "unknown")
+            rows.append(f"Not a bug of PyTorch: {why}." if is_known else f"{why.capitalize()}.")
     rows += [match.sentence for match in known if match.how != known_failures.SIMILAR]
     program, command = issue.program, issue.command
     if command.variables:

@@ -105,6 +105,10 @@ class JailedCapture:
     """Its pack; None if it left none."""
     unproven: str = ""
     """Why there is no proved program; empty if there is one, or if nothing failed."""
+    proof: str = ""
+    """In how many fresh runs the proved program fails: ``2 of 2``."""
+    is_reduced: bool = False
+    """The proved program is a reduced one, not that of the issue."""
 
 
 @dataclass(frozen=True)
@@ -187,22 +191,24 @@ class _IssueRunner:
         """Capture the program, and again while it passes and more runs are needed."""
         reported = self.issue.reported
         wanted = FLAKY_PASSES if reported.is_flaky else PASSES
+        run_files = [PROGRAM_FILE] * wanted
+        if self.issue.is_cell:  # a program that fails as a script too can be reduced
+            run_files = [PROGRAM_FILE, *([CELL_FILE] * wanted)]
         here = f"{platform.system()} on {platform.machine()}"
-        for count in range(1, wanted + 1):
-            captured = self._capture(python, f"{number}-{count}")
+        for count, file in enumerate(run_files, 1):
+            captured = self._capture(python, file, f"{number}-{count}")
             answer = answers.answer_of_run(
                 reported, captured.run, here, NOTEBOOK if self.issue.is_cell else ""
             )
             if answer.answer != answers.PASSES:
                 return IssueRun(torch, answer.answer, answer.why), captured
-        return IssueRun(torch, answers.PASSES, answer.why, wanted), captured
+        return IssueRun(torch, answers.PASSES, answer.why, len(run_files)), captured
 
-    def _capture(self, python: str, name: str) -> JailedCapture:
+    def _capture(self, python: str, file: str, name: str) -> JailedCapture:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
         words += ["--graph-breaks", "0"] if self.issue.reported.kind == "graph-break" else []
-        program = CELL_FILE if self.issue.is_cell else PROGRAM_FILE
-        words += ["--compare", "--", python, program, *self.issue.command.arguments]
+        words += ["--compare", "--", python, file, *self.issue.command.arguments]
         try:
             return self._read_capture(self._run_reprokit(words, python))
         except CommandFailed as problem:
@@ -236,6 +242,8 @@ class _IssueRunner:
             run,
             opened,
             str(captured["unproven"] or "")[:MAX_CHARS],
+            opened.proof if opened is not None else "",
+            opened is not None and opened.is_reduced,
         )
 
     def _recompiles(self, run_dir: str) -> int:

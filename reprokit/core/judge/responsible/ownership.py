@@ -7,12 +7,14 @@ no frame, and the code that called the compiler is not at fault.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, stacks_by_tool
+from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.judge.stacks.recent_dumps import only_recent
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Verdict
@@ -42,6 +44,11 @@ _ON_FAKE = re.compile(
 frames, are lost.
 """
 _OPERATOR = re.compile(r"`(?P<space>\w+)::(?P<name>\w+)`")
+_ANY_TYPE = re.compile(r"(?P<type>[\w.]+)(?:: |$)")
+_ERROR = re.compile(r"(?P<type>[\w.]+(?:Error|Exception))(?:: |$)")
+"""The type at the start of a description, and further ones, inside those of wrappers."""
+MIN_ALIKE = 0.5
+"""The likeness of two messages of one type from which they are of one failure."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +191,19 @@ def fails_in_eager_too(verdict: Verdict, what: str, eager: str) -> bool:
     """
     if verdict.kind == "crash":
         return eager == f"killed by {verdict.cause}"
-    if verdict.kind != "exception" or ": " not in eager:
+    if verdict.kind != "exception":
         return False
-    names = {name.rpartition(".")[2] for name in what.split(": ")[:-1]}
-    return eager.partition(":")[0].rpartition(".")[2] in names
+    types, message = _types_and_message(what)
+    type_of_eager, _, message_of_eager = eager.partition(":")
+    theirs = normalise_message(message_of_eager.strip()).split()
+    alike = difflib.SequenceMatcher(None, message.split(), theirs, autojunk=False).ratio()
+    return type_of_eager.rpartition(".")[2] in types and alike >= MIN_ALIKE
+
+
+def _types_and_message(what: str) -> tuple[list[str], str]:
+    """Return the types at the start of ``TYPE: TYPE: MESSAGE``, without modules, and the rest."""
+    types: list[str] = []
+    while match := (_ERROR if types else _ANY_TYPE).match(what):
+        types.append(match["type"].rpartition(".")[2])
+        what = what[match.end() :]
+    return types, what

@@ -13,7 +13,7 @@ from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import ownership, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
-from reprokit.core.judge.stacks.evidence import blamed_exception
+from reprokit.core.judge.stacks.evidence import blamed_exception, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
@@ -326,7 +326,14 @@ def _memory(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 
 def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for a hang without the compiler and without compiled code on the stack."""
+    """Check for a hang without the compiler and without compiled code on the stack, and for an
+    exception of a command's own code that only the run with torch.compile raised.
+    """
+    if verdict.kind == "exception" and verdict.phase is None and seen.is_command:
+        raised = blamed_exception(seen)
+        if raised is not None and not is_from_compiler(raised, seen):
+            why = "Only the run with torch.compile raised it, and no compared result is wrong."
+            return Responsible("unknown", (why,))
     if verdict.kind != "hang" or verdict.phase in (
         *phases.COMPILE_PHASES,
         "kernel-run",
