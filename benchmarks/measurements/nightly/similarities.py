@@ -4,9 +4,9 @@ python -m benchmarks run similarities [--sightings FILE ...]
 
 The sightings are those that collect_sightings recorded; the label of each is its true bug. Each
 method gets a threshold from two thirds of the bugs, the one with the best F1 over their pairs. The
-recorded numbers are of the pairs that have at least one sighting of the other third, and the last
-two are of all pairs, also of those from which the threshold is. ClusterFuzz and CASR use their own thresholds in rows of their own. Stacks
-have up to 24 frames.
+recorded numbers are of the pairs that have at least one sighting of the other third. The last two
+are of all pairs, also of those from which the threshold is. ClusterFuzz and CASR use their own
+thresholds in rows of their own. Stacks have up to 24 frames.
 """
 
 from __future__ import annotations
