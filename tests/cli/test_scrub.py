@@ -94,7 +94,7 @@ class Inner(torch.nn.Module):
 class Outer(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.__dict__["inner"] = Inner()
+        self.inner = Inner()
 
     def forward(self, x):
         return self.inner(x)
@@ -160,11 +160,13 @@ def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: P
     (tmp_path / "issue.md").write_text(IN_EAGER_TOO)
     result = reprokit("scrub", "issue.md", "--yes", "--json", cwd=tmp_path).json
     assert result["answer"] == "different", result
-    log = "AttributeError: 'Inner' object has no attribute '_modules'"
+    log = "AttributeError: 'Inner' object has no attribute '_parameters'"
     (tmp_path / "issue.md").write_text(f"{IN_EAGER_TOO}\n```\n{log}\n```\n")
     result = reprokit("scrub", "issue.md", "--yes", "--json", cwd=tmp_path).json
     comment = Path(result["comment"]).read_text()
     assert result["answer"] == "fails" and "Responsible: unknown" in comment, comment
+    again = reprokit("pack", Path(result["pack"]).parent / "run-001", "--json")
+    assert again.json["verdict"]["responsible"] == "unknown", again.json["verdict"]
 
 
 @pytest.mark.slow
