@@ -87,7 +87,7 @@ def with_check(
     """
     tree = ast.parse(text)
     calls = ast_edits.compile_calls(tree)
-    is_shown = bool(wrong) and wrong[0].what not in ("aliasing", "missing", "value")
+    is_shown = bool(wrong) and _is_compared(wrong[0])
     if is_shown and (checked := _check_ahead(tree, wrong, seed)):
         return checked
     if len(calls) != 1 or not calls[0].args or not is_shown:
@@ -117,6 +117,16 @@ def with_check(
         _assertion(wrong[0].what, is_one),
     ]
     return ast.unparse(ast.parse("\n".join(lines))) + "\n"
+
+
+_NUMBER = re.compile(r"-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)|True|False")
+
+
+def _is_compared(one: Difference) -> bool:
+    """Return whether an assertion of torch compares what differs: a tensor, or a plain number."""
+    if one.what == "value":
+        return all(_NUMBER.fullmatch(text) for text in (one.expected, one.got))
+    return one.what not in ("aliasing", "missing")
 
 
 _AHEAD = re.compile(r"torch\.export\.export|torch\.compile")

@@ -4,6 +4,7 @@ right.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -18,6 +19,10 @@ OUTPUT = Difference(0, "output", "values", "compiled")
 ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
 GRADIENT = Difference(-1, "gradient of argument[0]", "values", "compiled")
 
+COUNTED = Difference(0, "output[1][0]", "value", "compiled", expected="3", got="1")
+"""A number that is no tensor."""
+
+SIZES = "import torch\ndef f(x):\n    return x * 2, x.shape\nx = torch.ones(3, 1)\ntorch.compile(f)(x)\n"
 PLAIN = "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3)\ntorch.compile(f)(x)\n"
 NAMED = (
     "import torch\ndef f(x):\n    return x * 2\nx = torch.randn(3)\ng = torch.compile(f,"
@@ -95,6 +100,7 @@ def right(f: Any, args: Any) -> Any:
             lambda f, args: f(*args) + (args[0] > 1),
         ),
         (PLAIN, Difference(0, "output", "signed-zero", "compiled"), lambda f, args: -f(*args)),
+        (SIZES, COUNTED, lambda f, args: (f(*args)[0], (1, 3))),
     ],
 )
 def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
@@ -118,6 +124,7 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         (PRECOMPILED, ARGUMENT),
         (BACKWARD, Difference(-1, "gradient of model.weight", "values", "compiled")),
         (PLAIN, Difference(0, "output", "aliasing", "unknown")),
+        (SIZES, dataclasses.replace(COUNTED, expected="'a'", got="'b'")),
     ],
 )
 def test_a_failure_without_an_assertion_leaves_the_program_unchanged(
