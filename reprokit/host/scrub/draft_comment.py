@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reprokit import __version__
 from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.reported import answers
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.known_failures import KnownMatch
@@ -77,7 +78,7 @@ def _facts(
         rows.append(f"Responsible: {who or 'unknown'}, in {part}.")
         if why := responsibility.why_not_filed(opened.verdict):
             is_known = who not in ("", "unknown")
-            rows.append(f"Not a bug of PyTorch: {why}." if is_known else f"{why.capitalize()}.")
+            rows.append(f"Not a bug of PyTorch: {why}." if is_known else as_sentence(why))
     rows += [match.sentence for match in known if match.how != known_failures.SIMILAR]
     program, command = issue.program, issue.command
     if command.variables:

@@ -1,8 +1,8 @@
 """Run the program of an issue with one torch after the other, all in the jail.
 
-The first interpreter captures it: verdict, smallest program, proof. Interpreters after it run the
-smallest program where there is one, and otherwise the program of the issue. Their answers say in
-which versions the failure occurs, also where the first interpreter passes.
+The first interpreter captures the program: verdict, smallest program, proof. Each further
+interpreter runs the smallest program, or the program of the issue if there is no smaller one. The
+answers say in which versions of torch the failure occurs, even if the first interpreter passes.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class _IssueRunner:
         reported = self.issue.reported
         wanted = FLAKY_PASSES if reported.is_flaky else PASSES
         run_files = [PROGRAM_FILE] * wanted
-        if self.issue.is_cell:  # a program that fails as a script too can be reduced
-            run_files = [PROGRAM_FILE, *([CELL_FILE] * wanted)]
+        if self.issue.is_cell:  # first as a script, because a script that fails can be reduced
+            run_files = [PROGRAM_FILE] + [CELL_FILE] * wanted
         here = f"{platform.system()} on {platform.machine()}"
         for count, file in enumerate(run_files, 1):
             captured = self._capture(python, file, f"{number}-{count}")
