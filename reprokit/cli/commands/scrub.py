@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
     from reprokit.core.triage.known_failures import KnownMatch
+    from reprokit.host.run.run_directory import RunDir
     from reprokit.host.scrub.jail import Jail
     from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
 
@@ -110,19 +112,15 @@ def scrub(
     run = run_directory.create_run_directory(output_dir, "scrub")
     try:
         with terminal.LiveStatus(is_quiet=as_json) as live:
-            try:
+            with _deleted_if_refused(run):
                 chosen = _find_jail(run.path, no_jail)
                 _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
                 places += _installed(wanted, places[0], live)
-            except BadInput:
-                run.delete_run()
-                raise
-            try:
-                found, result = run_issue.run_programs(
-                    programs, chosen, run.path, places, live.show_message
-                )
-            except torch_environments.CannotInstall as problem:
-                raise BadInput(str(problem)) from problem
+            found, result = run_issue.run_programs(
+                programs, chosen, run.path, places, live.show_message
+            )
+    except torch_environments.CannotInstall as problem:
+        raise BadInput(str(problem)) from problem
     finally:
         run.release_lock()
     opened = result.failure.opened if result.failure else None
@@ -144,6 +142,16 @@ def _print_unread(ctx: click.Context, why: str, as_json: bool) -> None:
     else:
         out.RESULTS.print_line((out.one_line(f"cannot tell: {why}"), "bold"))
     ctx.exit(EXIT_CODES["cannot tell"])
+
+
+@contextlib.contextmanager
+def _deleted_if_refused(run: RunDir) -> Iterator[None]:
+    """Delete a run directory in which nothing ran because the input was refused."""
+    try:
+        yield
+    except BadInput:
+        run.delete_run()
+        raise
 
 
 def _find_jail(folder: Path, no_jail: bool) -> Jail:
