@@ -265,6 +265,16 @@ def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
             answers.DIFFERENT,
         ),
         (
+            ReportedFailure("exception"),  # "the assertion fails"
+            CapturedRun("wrong-result", "dtype", "t", "torch", is_compared=True),
+            answers.FAILS,
+        ),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            CapturedRun("wrong-result", "dtype", "t", "torch", is_compared=True),
+            answers.DIFFERENT,
+        ),
+        (
             ReportedFailure("wrong-result"),
             CapturedRun("ok", "", "", "", is_compared=False),
             answers.CANNOT_TELL,

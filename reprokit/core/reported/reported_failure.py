@@ -225,8 +225,8 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
     """
     if not reported.kind:
         return None
-    if reported.kind == "exception" and kind == "crash" and not reported.error:
-        return None  # people call both a crash
+    if reported.kind == "exception" and kind in ("crash", "wrong-result") and not reported.error:
+        return None  # people say "it fails" of all of them
     if not _is_same_kind(reported.kind, kind):
         return False
     if kind not in ("exception", "oom", "error-in-eager"):
