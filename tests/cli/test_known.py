@@ -76,6 +76,24 @@ def test_a_workaround_that_does_not_work_is_not_true(tmp_path: Path) -> None:
     assert not row["is_true"]
 
 
+@pytest.mark.parametrize(("old", "answer"), [("torch.relu(x) + 1", "works"), ("nothing", "fails")])
+def test_a_workaround_in_words_is_proved_with_its_program(
+    tmp_path: Path, old: str, answer: str
+) -> None:
+    """The program with the workaround runs in place of the one that fails."""
+    head, program, _ = OWN.replace("torch.relu = torch.sigmoid", "use sigmoid").split("'''")
+    changed = program.replace(old, "torch.sigmoid(x) + 2")
+    texts = f"{head}'''{program}'''\nworkaround_program = '''{changed}'''\n"
+    (tmp_path / "models-7000.toml").write_text(texts)
+    words = ("--catalogue", tmp_path, "--write", tmp_path, "--yes", "--python", sys.executable)
+    done = reprokit("known", "--prove", "7000", *words)
+    assert done.status == (0 if answer == "works" else 1), done.out + done.err
+    assert f"; the workaround {answer}" in done.err
+    shown = reprokit("known", "7000", "--catalogue", tmp_path).out
+    assert "To avoid it: use sigmoid" in shown
+    assert ("(works with " in shown) == (answer == "works")
+
+
 def _capture(script: Path, tmp_path: Path, *words: str | Path) -> CallResult:
     return reprokit(
         *("capture", "--json", "--output-dir", tmp_path / "out", *words),
@@ -118,7 +136,7 @@ def test_a_team_has_its_own_entries(own_catalogue: Path, tmp_path: Path) -> None
     asked = reprokit("known", done.json["pack"], cwd=tmp_path)
     assert asked.status == 0, asked.out + asked.err
     assert "known: team/models#7000 (open; fails with " in asked.out
-    assert "Avoid it with: torch.relu = torch.sigmoid" in asked.out
+    assert "To avoid it: torch.relu = torch.sigmoid (works with " in asked.out
     without = reprokit("known", "--json", done.json["pack"])
     assert without.status == 1 and all(row["how"] != "same" for row in without.json["matches"])
 

@@ -153,6 +153,7 @@ def known_json(entry: KnownFailure) -> dict[str, Any]:
         "first_bad": entry.first_bad,
         "fixed_in": entry.fixed_in,
         "workaround": entry.workaround,
+        "workaround_proved": entry.workaround_proved,
         "origin": entry.origin,
     }
 
@@ -211,7 +212,10 @@ def _prove(
 
 
 def _line_of(one: ProvedEntry) -> str:
-    recorded = one.recorded
-    says = "" if recorded is None or one.is_true else f", and the entry says: {recorded.answer}"
-    title = f" ({one.run.title})" if one.run.title else ""
-    return f"{one.entry.issue}, torch {one.run.torch}: {one.run.answer}{title}{says}"
+    recorded, run = one.recorded, one.run
+    says = ""
+    if recorded is not None and not one.is_answer_true:
+        says = f", and the entry says: {recorded.answer}"
+    title = f" ({run.title})" if run.title else ""
+    workaround = f"; the workaround {run.workaround}" if run.workaround else ""
+    return f"{one.entry.issue}, torch {run.torch}: {run.answer}{title}{says}{workaround}"

@@ -8,6 +8,10 @@ import msgspec
 
 from reprokit.cli.documents.study_documents import SchemaVersion
 
+WorkaroundProved = Annotated[
+    str, msgspec.Meta(description="the newest torch whose failure the workaround avoids")
+]
+
 
 class KnownKeys(TypedDict):
     """A known failure that the failure matches."""
@@ -28,6 +32,7 @@ class KnownKeys(TypedDict):
     fixed_in: str
     workaround: str
     workaround_cost: str
+    workaround_proved: WorkaroundProved
     origin: Annotated[str, msgspec.Meta(description="the catalogue; empty for that of reprokit")]
 
 
@@ -49,6 +54,7 @@ class KnownEntry(TypedDict):
     first_bad: str
     fixed_in: str
     workaround: str
+    workaround_proved: WorkaroundProved
     origin: str
 
 

@@ -33,6 +33,7 @@ VAGUE_SCORE = 0.8
 MAX_MATCHES = 5
 MIN_WORD_SCORE = 0.5
 FAILS, PASSES = "fails", "passes"
+WORKS = "works"
 _ISSUE = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)?#?(?P<number>\d{3,7})")
 _NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?#\d{1,7}")
 """An issue on GitHub, or a bug of a ledger: ``ledger#12``."""
@@ -85,6 +86,8 @@ class KnownFailure:
     """The name of a GPU to simulate; empty for the CPU."""
     workaround: str = ""
     """What avoids the failure: lines of Python that begin the program, or words."""
+    workaround_program: str = ""
+    """The program with the workaround, where that is no code that begins the program."""
     workaround_cost: str = ""
     runs: tuple[ProvedRun, ...] = ()
     origin: str = ""
@@ -121,6 +124,12 @@ class KnownFailure:
         last = version_key(self.failing[-1].torch)
         newer = [run for run in self._sorted(PASSES) if version_key(run.torch) > last]
         return newer[0].torch if newer else ""
+
+    @property
+    def workaround_proved(self) -> str:
+        """The newest version with which the workaround was seen to avoid the failure, or empty."""
+        works = [run.torch for run in self.failing if run.workaround == WORKS]
+        return works[-1] if works else ""
 
     @property
     def versions(self) -> str:
@@ -162,7 +171,8 @@ class KnownMatch:
         facts += [text for text in (entry.versions, entry.component) if text]
         head = {SAME: "known", LIKELY: "probably known", SIMILAR: "similar"}[self.how]
         workaround = "; ".join(entry.workaround.splitlines())
-        avoid = f" Avoid it with: {workaround}" if workaround else ""
+        proof = f" (works with {entry.workaround_proved})" if entry.workaround_proved else ""
+        avoid = f" To avoid it: {workaround}{proof}" if workaround else ""
         return f"{head}: {entry.issue} ({'; '.join(facts)}): {entry.title}.{avoid}"
 
     def to_json(self) -> dict[str, Any]:
@@ -183,6 +193,7 @@ class KnownMatch:
             "fixed_in": entry.fixed_in,
             "workaround": entry.workaround,
             "workaround_cost": entry.workaround_cost,
+            "workaround_proved": entry.workaround_proved,
             "origin": entry.origin,
         }
 

@@ -41,7 +41,6 @@ VERSION_LIMIT_S = 60.0
 ANY_PHASE = "unknown"
 """The phase of a signature that only asks where wrong results begin."""
 NO_ANSWER = "no answer"
-WORKS, FAILS = "works", "fails"
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,14 @@ class ProvedEntry:
         return next((run for run in self.entry.runs if run.torch == self.run.torch), None)
 
     @property
+    def is_answer_true(self) -> bool:
+        """Whether the entry says how the run ended, or nothing about this version of torch."""
+        return self.recorded is None or self.run.answer in (self.recorded.answer, NO_ANSWER)
+
+    @property
     def is_true(self) -> bool:
-        """Whether the entry says what happened; True where it says nothing about the version. A
-        workaround that does not avoid the failure is not true.
-        """
-        recorded = self.recorded
-        is_answer = recorded is None or self.run.answer in (recorded.answer, NO_ANSWER)
-        return is_answer and self.run.workaround != FAILS
+        """Whether the entry says what happened, and its workaround avoids the failure."""
+        return self.is_answer_true and self.run.workaround != known_failures.FAILS
 
     def updated(self, entry: KnownFailure) -> KnownFailure:
         """Return an entry with this run instead of its recorded one, unless it has no answer."""
@@ -106,13 +106,15 @@ class _Prover:
     def prove(self, entry: KnownFailure) -> ProvedRun:
         """Return how the program of an entry ended, and whether its workaround works."""
         run = self._run_program(entry, entry.program)
-        if run.answer != known_failures.FAILS or not _is_code(entry.workaround):
+        changed = _with_workaround(entry)
+        if run.answer != known_failures.FAILS or not changed:
             return run
-        again = self._run_program(entry, _with_workaround(entry.program, entry.workaround))
+        again = self._run_program(entry, changed)
         if again.answer == NO_ANSWER:
             return run
-        works = WORKS if again.answer == known_failures.PASSES else FAILS
-        return dataclasses.replace(run, workaround=works)
+        is_avoided = again.answer == known_failures.PASSES
+        answer = known_failures.WORKS if is_avoided else known_failures.FAILS
+        return dataclasses.replace(run, workaround=answer)
 
     def _run_program(self, entry: KnownFailure, program: str) -> ProvedRun:
         """Return how a program ended in a forked child, or else in a process of its own.
@@ -202,7 +204,9 @@ def _is_code(workaround: str) -> bool:
     return False
 
 
-def _with_workaround(program: str, workaround: str) -> str:
-    """Return a program that begins with a workaround."""
-    modules = ("torch", "torch._inductor.config", "torch._dynamo.config")
-    return "\n".join([*(f"import {name}" for name in modules), workaround, program])
+def _with_workaround(entry: KnownFailure) -> str:
+    """Return the program with its workaround; empty for a workaround that is only words."""
+    if entry.workaround_program or not _is_code(entry.workaround):
+        return entry.workaround_program
+    modules = ("torch", "torch._inductor.config", "torch._dynamo.config", "torch._functorch.config")
+    return "\n".join([*(f"import {name}" for name in modules), entry.workaround, entry.program])

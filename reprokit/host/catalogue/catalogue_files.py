@@ -94,9 +94,9 @@ def entry_text(entry: KnownFailure) -> str:
     """Return an entry as TOML."""
     document = to_json(dataclasses.replace(entry, origin=""))
     runs: Sequence[dict[str, Any]] = document.pop("runs")
-    program = document.pop("program")
+    programs = {key: document.pop(key) for key in ("program", "workaround_program")}
     rows = [f"{key} = {_value(value)}" for key, value in document.items() if value]
-    rows.append(f"program = {_text_block(program)}")
+    rows += [f"{key} = {_text_block(text)}" for key, text in programs.items() if text]
     for run in runs:
         rows += ["", "[[runs]]"]
         rows += [f"{key} = {_value(value)}" for key, value in run.items() if value]
