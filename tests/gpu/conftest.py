@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,22 @@ class GpuCheck:
             return reprokit(*words, env=clean_environ(**environ), timeout_s=self._left_s())
         except subprocess.TimeoutExpired:
             self._end()
+
+    @contextlib.contextmanager
+    def running(self, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
+        """Run the interpreter until it prints a line, and kill it at the end of the block."""
+        command = [sys.executable, *map(str, words)]
+        with subprocess.Popen(
+            command, env=clean_environ(), stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                if not select.select([process.stdout], [], [], self._left_s())[0]:
+                    self._end()
+                assert process.stdout.readline(), f"it ended: {process.wait()}"
+                yield process
+            finally:
+                process.kill()
 
     def python(self, *words: str | Path, **environ: str) -> str:
         """Run the interpreter, and return what it prints."""

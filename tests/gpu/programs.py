@@ -134,6 +134,17 @@ def item():
     print(torch.compile(function)(*arguments).sum().item())
 
 
+def synchronize():
+    """Wait for a kernel that never ends, after one that ends compiled everything."""
+    function, (x, flag) = hanging_kernel()
+    compiled = torch.compile(function)
+    compiled(x, flag + 1)
+    torch.cuda.synchronize()
+    print("ready", flush=True)
+    compiled(x, flag)
+    torch.cuda.synchronize()
+
+
 def out_of_memory():
     """Allocate more than any device has, in compiled code."""
 
@@ -162,4 +173,5 @@ def one_rank():
 
 
 if __name__ == "__main__":
-    {"item": item, "out_of_memory": out_of_memory, "one_rank": one_rank}[sys.argv[1]]()
+    programs = (item, synchronize, out_of_memory, one_rank)
+    {program.__name__: program for program in programs}[sys.argv[1]]()

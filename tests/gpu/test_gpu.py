@@ -191,6 +191,19 @@ def test_a_wait_in_item_is_a_wait_for_the_gpu(gpu: GpuCheck, tmp_path: Path) -> 
     assert "waits in native code" in (done.run_dir / "verdict.json").read_text(), verdict
 
 
+@pytest.mark.gpu("attaching to a process that waits for the GPU", 80)
+def test_a_plain_process_that_waits_is_attached_to(gpu: GpuCheck, tmp_path: Path) -> None:
+    """It was started without reprokit, and waits on after the attachment."""
+    words = ("--json", "--native", "--stall", "10", "--output-dir", tmp_path)
+    with gpu.running(PROGRAMS, "synchronize") as process:
+        done = gpu.reprokit("attach", str(process.pid), *words)
+        is_left = process.poll() is None
+    verdict = done.json["verdict"]
+    gpu.note(note=f"{done.kind}, {verdict['cause']}")
+    assert (done.kind, verdict["cause"]) == ("hang", "gpu-wait"), done.out + done.err
+    assert is_left, "the process ended"
+
+
 @pytest.mark.gpu("out of memory", 60)
 def test_out_of_memory_of_the_device(gpu: GpuCheck, tmp_path: Path) -> None:
     """Compiled code that allocates too much is no fault of the compiler."""
