@@ -294,11 +294,18 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
 
 
 LUCKY = """
+import contextlib
 import os
 import torch
 
 def picky(gm, inputs):
-    if os.getpid() * 2654435761 % 2**32 < 2**31 or torch.get_num_threads() > 4:
+    draws = os.environ["DRAWS"]
+    while not hasattr(torch, "draw"):
+        number = len(os.listdir(draws))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.join(draws, str(number)))
+            torch.draw = number
+    if torch.draw % 2 == 0 or torch.get_num_threads() > 4:
         raise RuntimeError("bad luck")
     return gm.forward
 
@@ -309,16 +316,15 @@ torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
 @pytest.mark.slow
 @pytest.mark.long
 def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write: Any) -> None:
-    """Half of the processes fail, however often they compile, but all of them with five threads."""
-    script = write("lucky.py", LUCKY)
-    for _ in range(4):  # the first run may pass
-        done = capture(
-            *("--proofs", "3", "--output-dir", tmp_path / "out"),
-            *("--", sys.executable, script),
-            OMP_NUM_THREADS="2",
-        )
-        if done.kind == "exception":
-            break
+    """Each second process fails, however often it compiles, and all of them with five threads."""
+    draws = tmp_path / "draws"
+    draws.mkdir()
+    done = capture(
+        *("--proofs", "3", "--output-dir", tmp_path / "out"),
+        *("--", sys.executable, write("lucky.py", LUCKY)),
+        DRAWS=str(draws),
+        OMP_NUM_THREADS="2",
+    )
     minimized = done.json["minimized"]
     threads = 2 * len(os.sched_getaffinity(0)) + 1
     assert f"torch.set_num_threads({threads})" in repro_of(done), minimized
