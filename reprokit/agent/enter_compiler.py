@@ -82,6 +82,19 @@ def enter_compiler(
     return _AheadOfTime(model, compile_for)
 
 
+def backward_of_entry(entry: str, options: dict[str, Any]) -> Callable[[Any], Any]:
+    """Return the function that runs the backward of a loss.
+
+    Compiled autograd is on only while a compiled function runs, so there the backward is called
+    in one, as the documentation of torch does.
+    """
+    import torch
+
+    if entry != entry_programs.COMPILED_AUTOGRAD:
+        return lambda loss: loss.backward()
+    return lambda loss: torch.compile(lambda: loss.backward(), **options)()
+
+
 def standalone(graph: Any, inputs: Any) -> Any:
     """Compile a graph with ``standalone_compile``, as a backend of torch.compile."""
     import torch

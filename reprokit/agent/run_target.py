@@ -102,6 +102,11 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             if is_entered
             else target.model
         )
+        run_backward = (
+            enter_compiler.backward_of_entry(entry, options)
+            if is_entered
+            else torch.Tensor.backward
+        )
         # only --train requires gradients: a factory's ``train`` is a mode, and an eager run only
         # shows whether the target fails
         must_train = spec.train and (spec.is_compiled or bool(ROLE))
@@ -115,7 +120,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
-                    _call_model(compiled, args, kwargs, is_train, must_train)
+                    _call_model(compiled, args, kwargs, is_train, run_backward, must_train)
                     if not is_fake:
                         measure.await_gpu()
                 except Exception as error:
@@ -132,7 +137,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                 cache_artifacts.save_artifacts(spec.save_artifacts)
         if spec.measure_s and not is_fake:
             with _stage("measure"):
-                _measure(target, compiled, is_train, spec.measure_s)
+                _measure(target, compiled, is_train, run_backward, spec.measure_s)
         if mesh is not None and tensor_parallel.is_real():
             tensor_parallel.leave_group()
 
@@ -322,6 +327,7 @@ def _call_model(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     is_train: bool,
+    run_backward: Callable[[Any], object],
     must_train: bool = False,
 ) -> None:
     """Call the model once, and in training run backward if an output requires a gradient.
@@ -350,11 +356,15 @@ def _call_model(
     loss: Any = sum(
         t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats
     )
-    loss.backward()
+    run_backward(loss)
 
 
 def _measure(
-    target: BuiltTarget, compiled: Callable[..., Any], is_train: bool, budget_s: float
+    target: BuiltTarget,
+    compiled: Callable[..., Any],
+    is_train: bool,
+    run_backward: Callable[[Any], object],
+    budget_s: float,
 ) -> None:
     """Time all calls, eager and compiled, after the end of the recording of results."""
     import torch
@@ -364,7 +374,7 @@ def _measure(
 
     def make_calls(model: Callable[..., Any]) -> None:
         for args, kwargs in target.calls:
-            _call_model(model, args, kwargs, is_train)
+            _call_model(model, args, kwargs, is_train, run_backward)
 
     def call_eager() -> None:
         with torch.compiler.set_stance("force_eager"):  # layers may be compiled in place

@@ -94,6 +94,21 @@ def make():
     x = torch.arange(100, 164, dtype=torch.uint8).reshape(4, 16)
     return {"model": function, "calls": [((x,), {})], "entry": "aotinductor"}
 """
+HOOKED = """
+import torch
+
+def bad(x):
+    raise NotImplementedError("erf is too hard")
+
+def make():
+    import torch._inductor.lowering as lowering
+
+    lowering.lowerings[torch.ops.aten.erf.default] = bad
+    net = torch.nn.Linear(8, 8)
+    net.weight.register_hook(lambda g: torch.erf(g) + 1)
+    calls = [((torch.randn(4, 8),), {})]
+    return {"model": net, "calls": calls, "entry": "compiled_autograd", "train": True}
+"""
 FACTORY = """
 import torch
 
@@ -147,6 +162,25 @@ def test_an_entry_that_cannot_be_used_is_one_line(write: Any, tmp_path: Path) ->
         assert done.status == 2 and line in done.err and "Traceback" not in done.err, done.err
     done = reprokit("capture", "--entry", "export", "--", sys.executable, "-c", "1")
     assert done.status == 2 and "--entry changes a model" in done.err
+
+
+@pytest.mark.slow
+def test_compiled_autograd_compiles_the_backward(write: Any, tmp_path: Path) -> None:
+    """A hook of a parameter runs in the backward only. Its operator fails in a lowering, also in
+    the program that the pack shows; torch.compile does not compile it.
+    """
+    target, out = f"{write('hooked.py', HOOKED)}:make", tmp_path / "out"
+    done = reprokit("capture", "--json", target, "--output-dir", out, env=clean_environ())
+    assert done.json["verdict"]["phase"] == "lowering", done.out
+    program = done.run_dir / "pack" / "candidate.py"
+    assert program.read_text().rstrip().endswith("torch.compile(lambda: loss.backward())()")
+    shown = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, env=clean_environ(), check=False
+    )
+    assert shown.returncode == 1 and "erf is too hard" in shown.stderr, shown.stderr
+    plain = ("--entry", "torch.compile", "--output-dir", out)
+    done = reprokit("capture", "--json", target, *plain, env=clean_environ())
+    assert done.kind == "ok", done.out
 
 
 @pytest.mark.slow

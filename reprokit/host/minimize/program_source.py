@@ -269,18 +269,21 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
         rows += process_group.split_model_lines(plan)
     if built.is_module:
         rows.append(f"model.{'train' if built.train else 'eval'}()")
-    each: list[str] = []
     if built.entry in ("", entry_programs.COMPILE):
-        rows.append(f"compiled = torch.compile(model{options})")
+        before = [f"compiled = torch.compile(model{options})"]
+        entered = entry_programs.EntryText([], before, [], call)
     else:
         entered = _entered(request, built)
-        rows += [*entered.definitions, *entered.before]
-        each, call = entered.each, entered.call
-    calls = (
-        [*each, *_BACKWARD.format(call=call).splitlines()]
-        if built.train
-        else ["with torch.no_grad():", *(f"    {row}" for row in each), f"    print({call})"]
-    )
+    rows += [*entered.definitions, *entered.before]
+    each = entered.each
+    if built.train:
+        leaves = f"leaves = torch.utils._pytree.tree_leaves({entered.call})"
+        calls = [*each, leaves, *entered.backward(_LOSS)]
+    else:
+        calls = [
+            "with torch.no_grad():",
+            *(f"    {row}" for row in (*each, f"print({entered.call})")),
+        ]
     rows += [loop, *(f"    {row}" for row in calls)] if loop else calls
     if request.tensor_parallel and needs_ranks:
         rows.append(process_group.LEAVE_GROUP)
@@ -332,9 +335,10 @@ _FAKE = (
     "config.wrap_inductor_compiled_regions, config.shape_padding = True, False",
     "FakeTensorMode().__enter__()",
 )
-_BACKWARD = """\
-leaves = torch.utils._pytree.tree_leaves({call})
-sum(t.float().pow(2).mean() for t in leaves if isinstance(t, torch.Tensor) and t.requires_grad).backward()"""
+_LOSS = (
+    "sum(t.float().pow(2).mean() for t in leaves if isinstance(t, torch.Tensor) and"
+    " t.requires_grad)"
+)
 
 
 def _graph_script(seen: Observation, run_path: Path) -> str:

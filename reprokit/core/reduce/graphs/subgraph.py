@@ -247,9 +247,10 @@ def _call(
     settings, call = graph.settings, entered.call
     rows = [*entered.before, *entered.each]
     if graph.is_training and outputs <= 1:
-        rows += [f"out = {call}", "out.sum().backward()"]
+        rows += [f"out = {call}", *entered.backward("out.sum()")]
     elif graph.is_training:
-        rows += [f"out = {call}", "sum((t.sum() for t in out if t.requires_grad)).backward()"]
+        loss = "sum((t.sum() for t in out if t.requires_grad))"
+        rows += [f"out = {call}", *entered.backward(loss)]
     else:
         rows.append(call)
     contexts = [

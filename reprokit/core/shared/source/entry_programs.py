@@ -59,6 +59,16 @@ class EntryText(NamedTuple):
     """Lines before each call."""
     call: str
     """The call itself."""
+    compiled_backward: str = ""
+    """The text that compiles and runs the backward of ``loss``; empty if the backward is called
+    without the compiler.
+    """
+
+    def backward(self, loss: str) -> list[str]:
+        """Return the lines that run the backward of an expression."""
+        if self.compiled_backward:
+            return [f"loss = {loss}", self.compiled_backward]
+        return [f"{loss}.backward()"]
 
 
 def given_names(names: list[str]) -> GivenArguments:
@@ -99,7 +109,9 @@ def enter_text(
         compiled = f"torch.compile({model}, {joined}){forward}.aot_compile({inputs})"
         return EntryText(definitions, [], [], f"{compiled}({first}{given.call})")
     compiled = f"torch.compile({', '.join(filter(None, [model, joined]))})"
-    return EntryText(definitions, [], [], f"{compiled}({given.call})")
+    backward = ", ".join(filter(None, ["lambda: loss.backward()", joined]))
+    compiled_backward = f"torch.compile({backward})()" if entry == COMPILED_AUTOGRAD else ""
+    return EntryText(definitions, [], [], f"{compiled}({given.call})", compiled_backward)
 
 
 def _export_text(
