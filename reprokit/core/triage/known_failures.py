@@ -171,8 +171,10 @@ class KnownMatch:
         facts += [text for text in (entry.versions, entry.component) if text]
         head = {SAME: "known", LIKELY: "probably known", SIMILAR: "similar"}[self.how]
         workaround = "; ".join(entry.workaround.splitlines())
-        proof = f" (works with {entry.workaround_proved})" if entry.workaround_proved else ""
-        avoid = f" To avoid it: {workaround}{proof}" if workaround else ""
+        proof = f"works with {entry.workaround_proved}" if entry.workaround_proved else ""
+        cost = f"cost: {entry.workaround_cost}" if entry.workaround_cost else ""
+        more = f" ({'; '.join(filter(None, (proof, cost)))})" if proof or cost else ""
+        avoid = f" To avoid it: {workaround}{more}" if workaround else ""
         return f"{head}: {entry.issue} ({'; '.join(facts)}): {entry.title}.{avoid}"
 
     def to_json(self) -> dict[str, Any]:
