@@ -97,7 +97,7 @@ def test_a_hanging_kernel_is_a_hang_of_the_gpu(gpu: GpuCheck, tmp_path: Path) ->
     assert_judged_alike(done)
 
 
-@pytest.mark.gpu("an error of a kernel", 80)
+@pytest.mark.gpu("an error of a kernel", 70)
 def test_an_illegal_access_is_reported(gpu: GpuCheck, tmp_path: Path) -> None:
     """No call of the target waits for its last kernel, and its error is reported all the same."""
     done = gpu.capture(factory("illegal_access"), "--output-dir", tmp_path)
@@ -141,7 +141,7 @@ def test_a_simulation_compiles_what_the_device_does(
     assert set(simulated) <= set(real)
 
 
-@pytest.mark.gpu("CUDA graphs that are skipped", 80)
+@pytest.mark.gpu("CUDA graphs that are skipped", 60)
 def test_skipped_cuda_graphs_are_reported_as_in_a_simulation(gpu: GpuCheck, tmp_path: Path) -> None:
     """The reason, and so the signature, is that of the simulation in tests/cli/test_simulate.py."""
     words = ("--mode", "reduce-overhead", "--output-dir", tmp_path)
@@ -163,7 +163,7 @@ def test_a_compile_inside_a_cuda_graph_capture(gpu: GpuCheck, tmp_path: Path) ->
         assert (done.status, done.kind) == (0, "ok"), done.out
 
 
-@pytest.mark.gpu("wrong results of a bf16 kernel", 120)
+@pytest.mark.gpu("wrong results of a bf16 kernel", 90)
 def test_wrong_results_of_a_kernel_are_found(gpu: GpuCheck, tmp_path: Path) -> None:
     """Eager, float64 and compiled results are compared on the device."""
     done = gpu.capture(factory("wrong"), "--compare", "--output-dir", tmp_path)
@@ -171,7 +171,7 @@ def test_wrong_results_of_a_kernel_are_found(gpu: GpuCheck, tmp_path: Path) -> N
     assert (done.status, done.kind) == (1, "wrong-result"), done.out + done.err
 
 
-@pytest.mark.gpu("a Triton kernel that does not compile", 80)
+@pytest.mark.gpu("a Triton kernel that does not compile", 60)
 def test_a_triton_compile_failure(gpu: GpuCheck, tmp_path: Path) -> None:
     """The phase is a stage of Triton, also where a compile worker compiled the kernel."""
     done = gpu.capture(factory("bad_kernel"), "--output-dir", tmp_path)
