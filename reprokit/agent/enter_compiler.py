@@ -91,7 +91,7 @@ def backward_of_entry(entry: str, options: dict[str, Any]) -> Callable[[Any], An
     import torch
 
     if entry != entry_programs.COMPILED_AUTOGRAD:
-        return lambda loss: loss.backward()
+        return torch.Tensor.backward
     return lambda loss: torch.compile(lambda: loss.backward(), **options)()
 
 

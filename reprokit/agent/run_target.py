@@ -102,10 +102,8 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             if is_entered
             else target.model
         )
-        run_backward = (
-            enter_compiler.backward_of_entry(entry, options)
-            if is_entered
-            else torch.Tensor.backward
+        run_backward = enter_compiler.backward_of_entry(
+            entry if is_entered else entry_programs.COMPILE, options
         )
         # only --train requires gradients: a factory's ``train`` is a mode, and an eager run only
         # shows whether the target fails
