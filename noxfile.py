@@ -14,8 +14,9 @@ import nox
 PYTHON = sys.executable
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 OLDEST_AND_NEWEST = ("2.9.1", "2.15.0")
+PYTEST = (PYTHON, "-m", "pytest")
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "tests-fast"]
+nox.options.sessions = ["lint", "types", "quick"]
 
 
 @nox.session
@@ -32,22 +33,33 @@ def types(session: nox.Session) -> None:
     session.run(PYTHON, "-m", "mypy")
 
 
-@nox.session(name="tests-fast")
-def tests_fast(session: nox.Session) -> None:
-    """The tests that take less than ten seconds each."""
-    session.run(PYTHON, "-m", "pytest", "-n", "3", "-m", "not slow", *session.posargs)
+@nox.session
+def quick(session: nox.Session) -> None:
+    """The tests that start no process with torch, in at most two minutes."""
+    session.run(*PYTEST, "-n", "3", "-m", "quick", *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests but the long ones, which with the matrix of versions do not fit into 90 minutes."""
-    session.run(PYTHON, "-m", "pytest", "-n", "3", "-m", "not long", *session.posargs)
+    """The quick and the real tests, with the CPU seconds of the most expensive ones."""
+    session.run(*PYTEST, "-n", "3", "-m", "not long", "--cpu-times", "15", *session.posargs)
 
 
-@nox.session(name="tests-long")
-def tests_long(session: nox.Session) -> None:
-    """The tests that take more than 50 seconds each: whole reductions with their proofs."""
-    session.run(PYTHON, "-m", "pytest", "-n", "2", "-m", "long", *session.posargs)
+@nox.session(name="long")
+def long_tests(session: nox.Session) -> None:
+    """The long tests, and the tests of recorded captures with captures that are started anew.
+
+    It prints the line of a crontab that runs it each night.
+    """
+    words = ("-n", "2", "-m", "long or recorded", "--captures", "fresh", "--cpu-times", "15")
+    session.run(*PYTEST, *words, *session.posargs)
+    session.log(f"each night: 17 2 * * * cd {os.getcwd()} && git pull -q && .venv/bin/nox -s long")
+
+
+@nox.session
+def record(session: nox.Session) -> None:
+    """Record captures again: ``nox -s record -- tests/cli/test_silent.py``."""
+    session.run(*PYTEST, "-n", "2", "-m", "recorded", "--captures", "record", *session.posargs)
 
 
 @nox.session
@@ -88,3 +100,16 @@ def docs(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """The measurements: ``nox -s bench`` lists them, ``nox -s bench -- run startup`` runs one."""
     session.run(PYTHON, "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Line and branch coverage of the quick and the real tests, with all processes they start."""
+    folder = os.path.abspath(session.create_tmp())
+    env = {
+        "COVERAGE_PROCESS_START": os.path.abspath("tests/coverage.ini"),
+        "COVERAGE_FOLDER": folder,
+    }
+    words = ("-p", "tests.support.measured_coverage", "-n", "3", "-m", "not long")
+    session.run(*PYTEST, *words, *session.posargs, env=env, success_codes=[0, 1])
+    session.run(PYTHON, "-m", "tests.support.measured_coverage", folder)

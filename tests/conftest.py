@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,25 @@ from tests.support.reprokit_calls import CallResult, reprokit, shared_call  # no
 pytest_plugins = [
     "tests.support.cpu_times",
     "tests.support.gpu_results",
+    "tests.support.recordings",
     "tests.support.system_packages",
 ]
 
 environments.add_site_to_path()
+FOLDER_OF_FOLDERS = "reprokit's täst folder"
+"""The temporary folders of all tests are in it, because users have such folders."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the first temporary folder
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the temporary folders. A recording is made in a plain one, so that any name can replace
+    its name.
+    """
+    if config.getoption("--captures") != "record":
+        folder = Path(tempfile.gettempdir()) / FOLDER_OF_FOLDERS
+        folder.mkdir(exist_ok=True)
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+
 
 if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
     # Without this, each of some thousand processes would compile all modules again.
@@ -31,15 +47,15 @@ if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Add and check markers. Put the slow tests first in the share of each worker, so that the
-    tests that idle workers take over at the end are quick.
+    """Add and check markers. Put the tests with torch first in the share of each worker, so that
+    the tests that idle workers take over at the end are quick.
     """
     for item in items:
         requirements.add_markers(item)
         requirements.check_imports(item)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    quick = [item for item in items if not item.get_closest_marker("slow")]
+    slow = [item for item in items if requirements.tier_of(item) != requirements.QUICK]
+    quick = [item for item in items if requirements.tier_of(item) == requirements.QUICK]
     shares = ((rows, number) for number in range(workers) for rows in (slow, quick))
     items[:] = [
         row

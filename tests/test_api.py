@@ -5,16 +5,14 @@ process.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.environments import ROOT, SITE, clean_environ
+from tests.support import warm_processes
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = pytest.mark.real("a program tries several compiles, each in a child process")
 
 NETS = """
 import torch
@@ -65,19 +63,9 @@ x = torch.randn(8, 8)
 
 def run_program(body: str, folder: Path) -> dict[str, Any]:
     (folder / "nets.py").write_text(NETS)
-    script = folder / "program.py"
-    script.write_text(f"{HEAD}{body}\nprint(json.dumps(result))\n")
-    environ = clean_environ(
-        PYTHONPATH=f"{SITE}:{ROOT}", TORCHINDUCTOR_CACHE_DIR=str(folder / "cache")
-    )
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=environ,
-        check=False,
-    )
+    program = f"{HEAD}{body}\nprint(json.dumps(result))\n"
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    done = warm_processes.run_torch_program(program, cwd=folder, timeout_s=900, **cache)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

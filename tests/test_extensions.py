@@ -7,6 +7,7 @@ docs/architecture.md says.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -16,9 +17,10 @@ import pytest
 
 from tests.support.environments import ROOT, clean_environ
 from tests.support.extensions import EXTENSIONS, Extension, copy_with_dummies
-from tests.support.reprokit_calls import CallResult, reprokit
+from tests.support.reprokit_calls import CallResult, reprokit, shared_call
 
 MAX_FILES = 3
+REDUCED = pytest.mark.real("the first test of the failure minimizes it")
 TARGETS = """
 import sys
 import time
@@ -73,23 +75,23 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def call(*words: str | Path, **variables: str) -> CallResult:
         path = os.pathsep.join([str(folder), os.environ["PYTHONPATH"]])
-        return reprokit(*words, cwd=folder, env=clean_environ(PYTHONPATH=path, **variables))
+        environ = clean_environ(PYTHONPATH=path, **variables)
+        # a new process, because the server has imported reprokit without the dummies
+        return reprokit(*words, cwd=folder, env=environ, stdin=subprocess.DEVNULL)
 
     return call
 
 
 @pytest.fixture(scope="module")
 def failure(extended: Any, tmp_path_factory: pytest.TempPathFactory) -> CallResult:
-    """A minimized failure of the dummy library."""
-    output = tmp_path_factory.mktemp("failure")
-    done: CallResult = extended(
-        "capture",
-        "targets.py:make_raising",
-        "--json",
-        "--output-dir",
-        output,
-        REPROKIT_MINIMIZE="1",
-    )
+    """A minimized failure of the dummy library. All workers share it."""
+
+    def capture(output: Path) -> CallResult:
+        words = ("targets.py:make_raising", "--json", "--output-dir", output / "out")
+        done: CallResult = extended("capture", *words, REPROKIT_MINIMIZE="1")
+        return done
+
+    done = shared_call(tmp_path_factory, "extended_failure", capture)
     assert done.status == 1, done.out + done.err
     return done
 
@@ -112,8 +114,7 @@ def test_the_architecture_says_where_it_goes(extension: Extension) -> None:
         assert (f"{Path(file).parent}/" if is_new else f"`{file}`") in row, file
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_kind_of_verdict(extended: Any, tmp_path: Path) -> None:
     """The new kind has its own exit code, title and pack."""
     program = "import sys, torch; print('DUMMY-KIND', file=sys.stderr)"
@@ -125,8 +126,7 @@ def test_a_kind_of_verdict(extended: Any, tmp_path: Path) -> None:
     assert "it is a dummy" in extended("issue", done.json["pack"]).out
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_cause_of_a_hang(extended: Any, tmp_path: Path) -> None:
     """The verdict of a hang has the new cause, and says what it means."""
     words = ("--stall", "4", "--no-escalate", "--output-dir", tmp_path)
@@ -136,8 +136,7 @@ def test_a_cause_of_a_hang(extended: Any, tmp_path: Path) -> None:
     assert "The program waits for a dummy." in text_of(done.json["pack"])
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real("it compiles a minimized failure with each switch")
 def test_an_ablation_step(extended: Any, failure: CallResult) -> None:
     """``ablate`` compiles with the new switch too."""
     done = extended("ablate", failure.json["pack"], "--yes", "--json")
@@ -145,16 +144,14 @@ def test_an_ablation_step(extended: Any, failure: CallResult) -> None:
     assert steps["dummy switch"] == "same", done.out + done.err
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@REDUCED
 def test_a_reduction_pass(failure: CallResult) -> None:
     """The repro has the change that only the new pass makes."""
     repro = Path(failure.json["repro"]).read_text()
     assert "cos" in repro and "sin(" not in repro, repro
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@REDUCED
 def test_an_issue_form(extended: Any, failure: CallResult) -> None:
     """``issue`` opens the new form of the new repository, with the fields of its row."""
     assert failure.json["verdict"]["responsible"] == "dummylib"
@@ -166,8 +163,7 @@ def test_an_issue_form(extended: Any, failure: CallResult) -> None:
     assert [field["field"] for field in found["fields"]] == ["Everything"]
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@REDUCED
 def test_a_redaction_rule(failure: CallResult) -> None:
     """The run directory has the token, and the pack does not."""
     logs = failure.run_dir / "logs" / "stderr.txt"
@@ -176,8 +172,7 @@ def test_a_redaction_rule(failure: CallResult) -> None:
     assert "dum_abcdefghijkl" not in text and "token " in text
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_an_execution_engine(extended: Any, tmp_path: Path) -> None:
     """A nightly run runs its jobs on the new engine."""
     suite = tmp_path / "suite.toml"
@@ -191,8 +186,7 @@ def test_an_execution_engine(extended: Any, tmp_path: Path) -> None:
     assert done.status == 0, done.out + done.err
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_gpu_vendor_and_an_environment_probe(extended: Any) -> None:
     """``env`` has the GPU of the new vendor and the answer of the new probe."""
     facts = extended("env", "--json").json["environment"]
@@ -200,8 +194,7 @@ def test_a_gpu_vendor_and_an_environment_probe(extended: Any) -> None:
     assert facts["dummy"] == {"answer": 42}
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_model_of_the_zoo_and_an_option(extended: Any, tmp_path: Path) -> None:
     """``models`` lists the new model, ``capture`` runs it, and the pack's command has the option."""
     models = {row["name"]: row for row in extended("models", "--json").json["models"]}

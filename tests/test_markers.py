@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import requirements, system_packages
+from tests.support import requirements, system_packages, warm_processes
 
 
 def item(path: Path, name: str, *markers: str) -> Any:
@@ -30,10 +30,15 @@ def test_torch_without_the_marker_is_refused_in_children() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import torch"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1 and "needs the marker 'torch'" in done.stderr
+    assert done.returncode == 1 and "needs the marker 'real'" in done.stderr
 
 
-@pytest.mark.torch
+def test_the_server_with_torch_without_the_marker_is_refused(tmp_path: Path) -> None:
+    """A test without the marker cannot use a process that has imported torch."""
+    with pytest.raises(pytest.fail.Exception, match="needs the marker 'real'"):
+        warm_processes.run_torch_program("", cwd=tmp_path)
+
+
 def test_triton_without_the_marker_is_hidden_in_children() -> None:
     """To an interpreter that a test without the marker starts, Triton is not installed."""
     text = "import importlib.util; print(importlib.util.find_spec('triton')); import triton"
@@ -56,9 +61,9 @@ def test_torch_without_the_marker_is_refused_in_a_test_module(tmp_path: Path) ->
     whole.write_text("import torch.nn\n")
     inside.write_text("def test_a():\n    from torch import nn\ndef test_b():\n    pass\n")
     for test in (item(whole, "test_a"), item(inside, "test_a")):
-        with pytest.raises(pytest.UsageError, match="needs the marker 'torch'"):
+        with pytest.raises(pytest.UsageError, match="needs the marker 'real'"):
             requirements.check_imports(test)
-    for test in (item(whole, "test_a", "torch"), item(inside, "test_b")):
+    for test in (item(whole, "test_a", "real"), item(inside, "test_b")):
         requirements.check_imports(test)
 
 

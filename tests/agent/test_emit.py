@@ -12,6 +12,7 @@ import torch
 
 from reprokit.agent.record import graph_source
 from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
+from tests.support import warm_processes
 
 
 def record(function: Any, *args: Any, **options: Any) -> str:
@@ -36,11 +37,7 @@ def in_eager(script: str) -> str:
 
 
 def run(script: str, tmp_path: Path) -> str:
-    path = tmp_path / "graph.py"
-    path.write_text(in_eager(script))
-    done = subprocess.run(
-        [sys.executable, "-I", str(path)], capture_output=True, text=True, check=False, timeout=120
-    )
+    done = warm_processes.run_torch_program(in_eager(script), cwd=tmp_path)
     assert done.returncode == 0, done.stderr + script
     return done.stdout
 

@@ -5,14 +5,12 @@ operator in it.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.environments import ROOT, SITE, clean_environ
+from tests.support import warm_processes
 
 PROGRAM = """
 import os
@@ -65,12 +63,7 @@ f(x, y)
 
 
 def departs(wrong: str, folder: Path) -> list[dict[str, Any]]:
-    file = folder / "program.py"
-    file.write_text(PROGRAM)
-    environ = clean_environ(PLACE=str(folder), WRONG=wrong, PYTHONPATH=f"{SITE}:{ROOT}")
-    done = subprocess.run(
-        [sys.executable, file], capture_output=True, text=True, env=environ, check=False
-    )
+    done = warm_processes.run_torch_program(PROGRAM, cwd=folder, PLACE=str(folder), WRONG=wrong)
     assert done.returncode == 0, done.stderr
     rows = [
         json.loads(line)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import warm_processes
 from tests.support.environments import ROOT, clean_environ
 
 WARM_UP = """
@@ -36,7 +37,7 @@ with open("/dev/null"):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_server_on_a_machine_with_a_gpu_imports_and_compiles_nothing(tmp_path: Path) -> None:
     """Without a compile nothing asks CUDA for a device; a compile of Dynamo would."""
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
@@ -70,13 +71,9 @@ print(gpu_driver.works_in_child())
 @pytest.mark.parametrize(
     ("body", "works"), [("ones(*size)", True), ("ones(9)", False), ("1 / 0", False)]
 )
-def test_a_child_shows_whether_the_driver_survives_a_fork(body: str, works: bool) -> None:
+def test_a_child_shows_whether_the_driver_survives_a_fork(
+    body: str, works: bool, tmp_path: Path
+) -> None:
     """It computes on the GPU. Here the CPU takes its place."""
-    done = subprocess.run(
-        [sys.executable, "-c", IN_CHILD.format(body=body)],
-        env=clean_environ(PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = warm_processes.run_torch_program(IN_CHILD.format(body=body), cwd=tmp_path)
     assert done.stdout.split() == [str(works)], done.stdout + done.stderr

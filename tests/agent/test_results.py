@@ -5,13 +5,11 @@ sides in the same way.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT, SITE, clean_environ
+from tests.support import warm_processes
 
 PROGRAM = """
 import copy, json, os
@@ -77,7 +75,7 @@ print(json.dumps(report))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_recorder_does_not_change_the_program_and_records_both_sides_alike(
     tmp_path: Path,
 ) -> None:
@@ -87,14 +85,8 @@ def test_the_recorder_does_not_change_the_program_and_records_both_sides_alike(
     (tmp_path / "journal").mkdir()
     reports = {}
     for role in ("eager", "compiled", "again", "float64"):
-        environ = clean_environ(ROLE=role, PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            capture_output=True,
-            text=True,
-            env=environ,
-            check=False,
-        )
+        place = {"ROLE": role, "PLACE": str(tmp_path)}
+        done = warm_processes.run_torch_program(PROGRAM, cwd=tmp_path, **place)
         assert done.returncode == 0, done.stderr
         reports[role] = json.loads(done.stdout.splitlines()[-1])
     first = reports["eager"]
@@ -150,14 +142,7 @@ def test_the_memory_of_inputs_held_for_their_gradients_is_limited(tmp_path: Path
     and the number of skipped ones is reported.
     """
     (tmp_path / "journal").mkdir()
-    environ = clean_environ(PLACE=str(tmp_path), PYTHONPATH=f"{SITE}:{ROOT}")
-    done = subprocess.run(
-        [sys.executable, "-c", MANY_INPUTS],
-        capture_output=True,
-        text=True,
-        env=environ,
-        check=False,
-    )
+    done = warm_processes.run_torch_program(MANY_INPUTS, cwd=tmp_path, PLACE=str(tmp_path))
     assert done.returncode == 0, done.stderr
     held, gradients, skipped = map(int, done.stdout.split())
     assert (held, gradients) == (3, 3) and skipped > 0, done.stdout

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,14 +115,17 @@ def answer_of(child):
 target = open(sys.argv[1]).read()
 (first,) = [answer_of(forked(None, ""))]
 assert not first["problem"], first
-names = [None, *dict.fromkeys(first["names"])]
+assert set(sys.argv[2:]) <= set(first["names"]), first
+names = sys.argv[2:] or [None, *dict.fromkeys(first["names"])]
 answers = {}
 for start in range(0, len(names), 2):
     pair = [(name, forked(name, target)) for name in names[start : start + 2]]
     answers.update((str(name), answer_of(child)) for name, child in pair)
 json.dump(answers, sys.stdout)
 """
-"""Import torch once, and run the target in a forked child without one replacement at a time."""
+"""Import torch once, and run the target in a forked child without one replacement at a time: those
+that are named, or first with all of them and then without each.
+"""
 DEVICE = "NVIDIA H100, compute capability 9.0, is not there"
 NO_GAP = {
     "torch.cuda.device_count": (
@@ -134,12 +138,10 @@ NO_GAP = {
 """Replacements whose absence does not lead to a call of the CUDA driver, with their reasons."""
 
 
-@pytest.fixture(scope="module")
-def results_by_removed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def results_by_removed(folder: Path, *removed: str) -> dict[str, Any]:
     """Return the results of the target by the removed replacement; ``None`` is the complete
-    simulation.
+    simulation. Without names, each replacement is removed in turn.
     """
-    folder = tmp_path_factory.mktemp("gaps")
     (folder / "journal").mkdir()
     (folder / "target.py").write_text(TARGET)
     (folder / "script.py").write_text(SCRIPT)
@@ -155,7 +157,7 @@ def results_by_removed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
         **variables,
         **simulation_variables(gpu),
     )
-    words = [sys.executable, folder / "script.py", folder / "target.py"]
+    words = [sys.executable, folder / "script.py", folder / "target.py", *removed]
     done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr[:3_000]
     results = json.loads(done.stdout)
@@ -175,47 +177,53 @@ def seen_of(answer: dict[str, Any]) -> Observation:
     )
 
 
-@pytest.mark.slow
+def assert_gap_is_one_line(name: str, answer: dict[str, Any]) -> None:
+    """Check the verdict of a target without a replacement that it needs."""
+    verdict = judge_run(seen_of(answer))
+    assert (verdict.kind, verdict.cause, verdict.responsible) == (
+        "unknown",
+        "simulation-gap",
+        "reprokit",
+    ), (
+        name,
+        answer,
+    )
+    assert verdict.responsible_place and verdict.responsible_place in verdict.reason, verdict
+    assert "\n" not in verdict.reason and why_not_filed(verdict).startswith(
+        "reprokit itself is responsible at"
+    )
+
+
 @pytest.mark.long
-def test_each_replacement_is_needed_and_its_absence_is_one_line(
-    results_by_removed: dict[str, Any],
-) -> None:
+def test_each_replacement_is_needed_and_its_absence_is_one_line(tmp_path: Path) -> None:
     """Without any one of them the verdict names the missing symbol, holds reprokit responsible, and
     proposes no issue.
     """
-    assert judge_run(seen_of(results_by_removed.pop("None"))).kind == "ok"
-    assert len(results_by_removed) > 20 and set(NO_GAP) <= set(results_by_removed)
-    for name, answer in results_by_removed.items():
+    results = results_by_removed(tmp_path)
+    assert judge_run(seen_of(results.pop("None"))).kind == "ok"
+    assert len(results) > 20 and set(NO_GAP) <= set(results)
+    for name, answer in results.items():
         if answer.get("problem"):  # reported before anything ran
             assert (
                 name.rpartition(".")[2] in answer["problem"]
                 and "cannot simulate a GPU" in answer["problem"]
             ), answer
             continue
-        verdict = judge_run(seen_of(answer))
         if name in NO_GAP:
+            verdict = judge_run(seen_of(answer))
             assert verdict.cause != "simulation-gap", f"{name} is no exception any more: {verdict}"
             continue
-        assert (verdict.kind, verdict.cause, verdict.responsible) == (
-            "unknown",
-            "simulation-gap",
-            "reprokit",
-        ), (
-            name,
-            answer,
-        )
-        assert verdict.responsible_place and verdict.responsible_place in verdict.reason, verdict
-        assert "\n" not in verdict.reason and why_not_filed(verdict).startswith(
-            "reprokit itself is responsible at"
-        )
+        assert_gap_is_one_line(name, answer)
 
 
-@pytest.mark.slow
-def test_devices_are_counted_by_the_simulation(results_by_removed: dict[str, Any]) -> None:
-    """Without the replacement, the machine's own GPUs are counted."""
-    assert [link["message"] for link in results_by_removed["torch.cuda.device_count"]["chain"]] == [
-        "devices"
-    ]
+def test_one_absent_replacement_is_one_line_and_another_counts_devices(tmp_path: Path) -> None:
+    """Without one replacement the verdict names the missing symbol, and without that of the count
+    the machine's own GPUs are counted.
+    """
+    count, gap = "torch.cuda.device_count", "torch.cuda.synchronize"
+    results = results_by_removed(tmp_path, count, gap)
+    assert [link["message"] for link in results[count]["chain"]] == ["devices"]
+    assert_gap_is_one_line(gap, results[gap])
 
 
 @pytest.mark.parametrize("version", ["2.12.1+cu130", "2.15.0", "unknown"])

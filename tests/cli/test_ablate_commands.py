@@ -59,7 +59,6 @@ torch.compile(model, backend=no_kernels)(input_ids=torch.ones(1, 4, dtype=torch.
 """
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_the_switches_of_vllm_are_tried(tmp_path: Path) -> None:
     """Switches that leave out the compile or its backend pass, and the others fail in the same way;
@@ -87,7 +86,6 @@ def test_the_switches_of_vllm_are_tried(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_the_switches_of_transformers_are_tried(tmp_path: Path, write: Any) -> None:
     """A script that imports the real transformers is run without the kernels of the hub."""

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -27,7 +28,7 @@ from reprokit.host.pipeline import attach_pipeline
 from reprokit.host.watch import blocked_on
 from tests.support.environments import clean_environ
 from tests.support.processes import wait_until
-from tests.support.reprokit_calls import CallResult, reprokit
+from tests.support.reprokit_calls import CallResult, reprokit, shared_call
 
 from ..hangs.kinds import EXPECTED
 from .test_hangs import KINDS, RANKS
@@ -99,7 +100,7 @@ def test_an_idle_process_is_not_a_hang(tmp_path: Path) -> None:
     told = done.json["process"]
     assert told["argv"] == [sys.executable, "-c", IDLE] and told["cwd"] == str(work)
     assert told["python"] == sys.executable and not told["has_ended"]
-    assert told["capture"].startswith(f"cd {work} && ")
+    assert told["capture"].startswith(f"cd {shlex.quote(str(work))} && ")
     assert f"reprokit capture -- {sys.executable} -c" in told["capture"]
     with tarfile.open(done.json["pack"]) as pack:
         assert any(name.endswith("observation.json") for name in pack.getnames())
@@ -403,8 +404,10 @@ def test_a_process_that_may_not_be_ended_is_refused(monkeypatch: pytest.MonkeyPa
         attach_pipeline._check_may_end(4242)
 
 
-def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
-    """Attach to a program that hangs on purpose, until it is in the phase of its hang."""
+def attach_to_kind(kind: str, folder: Path) -> CallResult:
+    """Attach to a program that hangs on purpose, until it is in the phase of its hang, and check
+    that it goes on.
+    """
     variables, words = {}, [str(KINDS), kind]
     if kind.startswith("gloo_"):
         port = str(20_000 + os.getpid() % 20_000)
@@ -417,31 +420,39 @@ def attach_to_kind(kind: str, folder: Path) -> tuple[CallResult, bool]:
             done = attach(process, folder, "--stall", "6", *native)
             if done.kind == "hang":
                 break
-        return done, process.poll() is None
+        assert process.poll() is None
+        return done
 
 
-@pytest.mark.slow
+def attach_to_ranks(factory: pytest.TempPathFactory) -> CallResult:
+    """Attach to two ranks of which one waits for the other. All workers share it."""
+    return shared_call(factory, "two-ranks", lambda folder: attach_to_kind("gloo_eager", folder))
+
+
+@pytest.mark.real
 @pytest.mark.parametrize(
     "kind",
     [
         "deadlock",
-        "filelock",
-        "in_thread",
-        "worker_sleep",
+        pytest.param("filelock", marks=pytest.mark.long),
+        pytest.param("in_thread", marks=pytest.mark.long),
+        pytest.param("worker_sleep", marks=pytest.mark.long),
         "cxx_sleep",
         "gloo_eager",
-        "native_spin_gil",
+        pytest.param("native_spin_gil", marks=pytest.mark.long),
         "native_lock_gil",
     ],
 )
-def test_a_plain_process_gets_the_cause_and_the_phase(kind: str, tmp_path: Path) -> None:
+def test_a_plain_process_gets_the_cause_and_the_phase(
+    kind: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The process runs without reprokit, and goes on after the attachment."""
-    done, is_alive = attach_to_kind(kind, tmp_path)
+    is_shared = kind == "gloo_eager"
+    done = attach_to_ranks(tmp_path_factory) if is_shared else attach_to_kind(kind, tmp_path)
     causes, phases = EXPECTED[kind]
     verdict = done.json["verdict"]
     assert (done.status, verdict["kind"]) == (1, "hang"), done.out
     assert verdict["cause"] in causes and verdict["phase"] in phases, verdict
-    assert is_alive
     if kind == "gloo_eager":
         assert any("rank 0" in row for row in verdict["path"]), verdict
 

@@ -111,7 +111,8 @@ def single_pages(pid: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("where", ["main", "thread"])
+@pytest.mark.real
+@pytest.mark.parametrize("where", ["main", pytest.param("thread", marks=pytest.mark.long)])
 def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: Path) -> None:
     """The program has the same modules, paths, names, files and pages, and the same result, also
     if a different thread compiles.
@@ -153,6 +154,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.real
 def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     """Dynamo has compiled it already, so no function that compiles it is on the stack."""
     run = run_folder(tmp_path)
@@ -303,7 +305,6 @@ def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2 and "apt install gdb" in done.stderr, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path: Path) -> None:
     """The graph of a process that nobody watched is reduced and proved, and the process goes on."""

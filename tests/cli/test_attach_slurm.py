@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,11 @@ if rank == 1:
 dist.all_reduce(torch.ones(4))
 """
 BATCH = """#!/bin/bash
-trap '{attach}' USR1
-srun --ntasks-per-node=1 {python} train.py {folder} &
+attach() {{
+    {attach}
+}}
+trap attach USR1
+srun --ntasks-per-node=1 {python} train.py "$PWD" &
 wait $!
 wait
 """
@@ -41,7 +45,7 @@ def two_nodes(request: pytest.FixtureRequest) -> Iterator[slurm.Cluster]:
         yield started
 
 
-@pytest.mark.slow
+@pytest.mark.real("it starts a Slurm of two nodes, and a rank and an attachment on each")
 @pytest.mark.slurm
 def test_a_job_of_two_nodes_is_attached_to_before_it_is_killed(
     two_nodes: slurm.Cluster, tmp_path: Path
@@ -49,12 +53,14 @@ def test_a_job_of_two_nodes_is_attached_to_before_it_is_killed(
     """The batch script of the tutorial: its trap runs attach on each node."""
     (tmp_path / "train.py").write_text(TRAIN)
     words = f"{sys.executable} -m reprokit attach --slurm-job $SLURM_JOB_ID --stall 5 --output-dir"
+    folder = shlex.quote(str(tmp_path))
+    inside = f'cd {shlex.quote(str(ROOT))}; {words} {folder}/hang/"$SLURMD_NODENAME"'
     attach = (
-        f'cd {ROOT}; srun --overlap --ntasks-per-node=1 sh -c "{words}'
-        f' {tmp_path}/hang/\\$SLURMD_NODENAME" > {tmp_path}/attach.txt 2>&1; touch {tmp_path}/done'
+        f"srun --overlap --ntasks-per-node=1 sh -c {shlex.quote(inside)} > attach.txt 2>&1;"
+        " touch done"
     )
     script = tmp_path / "job.sh"
-    script.write_text(BATCH.format(attach=attach, python=sys.executable, folder=tmp_path))
+    script.write_text(BATCH.format(attach=attach, python=sys.executable))
     job = two_nodes.command(
         "sbatch", "--parsable", "-N2", f"--chdir={tmp_path}", "--time=30", str(script)
     ).strip()

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.environments import clean_environ
 from tests.support.processes import survivors
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import reprokit
 
 TARGETS = """
@@ -65,6 +66,18 @@ LINES = {
     ("--layers", "2", "--", "python", "x.py"): "--layers changes a model",
     ("--no-such-option",): "No such option",
 }
+STARTS_TORCH = {
+    ("no_such_module.x:make",): pytest.mark.real,
+    ("targets.py:raises",): pytest.mark.real,
+    ("targets.py:exits",): pytest.mark.long,
+    ("targets.py:no_gradient", "--train"): pytest.mark.real,
+    ("--model", "llama-tiny", "--backend", "nonsense"): pytest.mark.real,
+    ("--model", "llama-tiny", "--mode", "nonsense"): pytest.mark.long,
+    ("--model", "llama-tiny", "--device", "cuda:7"): pytest.mark.real,
+    ("--model", "llama-tiny", "--device", "toaster"): pytest.mark.long,
+    ("--model", "llama-tiny", "--device", "meta"): pytest.mark.long,
+}
+"""Only the interpreter of the target can tell that these are wrong."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +87,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, marks=STARTS_TORCH.get(words, ()), id=" ".join(words)) for words in LINES],
+)
 def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
     """The line says what is wrong and what to do; no process is left."""
     env = clean_environ(BAD_MARK=uuid.uuid4().hex)
@@ -92,6 +108,7 @@ def test_one_clear_line(words: tuple[str, ...], folder: Path) -> None:
     assert survivors(env["BAD_MARK"]) == []
 
 
+@pytest.mark.real
 def test_json_refuses_in_json(folder: Path) -> None:
     """With --json, stdout has the same object with nulls, and stderr has the line."""
     done = reprokit("capture", "targets.py:number", "--json", cwd=folder)
@@ -102,6 +119,7 @@ def test_json_refuses_in_json(folder: Path) -> None:
     assert "returned an int" in done.err
 
 
+@pytest.mark.real
 def test_the_output_of_the_factory_is_kept(folder: Path, tmp_path: Path) -> None:
     """The run directory has the whole traceback, and the line names it."""
     done = reprokit("capture", "targets.py:raises", "--output-dir", tmp_path / "out", cwd=folder)
@@ -153,7 +171,9 @@ def test_an_unwritable_folder(tmp_path: Path) -> None:
     ("name", "kind"),
     [("hard_exit", "unknown"), ("hard_exit_in_call", "unknown"), ("eager_fails", "error-in-eager")],
 )
-def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_path: Path) -> None:
+def test_targets_that_fail_by_themselves(
+    name: str, kind: str, write: Any, recorded: Recorder
+) -> None:
     """The failure is neither a usage error nor a compiler bug: a verdict, and a pack of what
     exists.
     """
@@ -163,13 +183,13 @@ def test_targets_that_fail_by_themselves(name: str, kind: str, write: Any, tmp_p
         "def hard_exit_in_call(): return (lambda x: os._exit(5)), (torch.zeros(2),)\n"
         "def eager_fails(): return (lambda x: x @ torch.ones(5, 5)), (torch.zeros(3, 3),)\n",
     )
-    done = reprokit("capture", f"{path}:{name}", "--output-dir", tmp_path / "out", "--json")
+    done = recorded(f"{path}:{name}")
     assert (done.status, done.kind) == ({"unknown": 3, "error-in-eager": 1}[kind], kind)
     assert Path(done.json["pack"]).is_file()
 
 
 def test_a_failed_compile_without_gradients_is_not_a_failure_of_eager(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
     """The same with --train: the run without torch.compile succeeds, although it cannot run a
     backward pass.
@@ -180,13 +200,11 @@ def test_a_failed_compile_without_gradients_is_not_a_failure_of_eager(
         " {'model': torch.sin, 'calls': [((torch.zeros(2),), {})], 'compile': {'backend':"
         " backend}}\n",
     )
-    done = reprokit(
-        "capture", f"{path}:make", "--train", "--output-dir", tmp_path / "out", "--json"
-    )
+    done = recorded(f"{path}:make", "--train")
     assert done.kind == "exception" and "KeyError" in done.json["verdict"]["reason"], done.err
 
 
-def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, tmp_path: Path) -> None:
+def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, recorded: Recorder) -> None:
     """Cut the journal of a real failure at any byte: the reader, the rules and the signature never
     raise an error.
     """
@@ -202,9 +220,7 @@ def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, tmp_path: P
         "import torch\ndef backend(gm, i): raise ValueError('x')\ntorch.compile(lambda x: x + 1,"
         " backend=backend)(torch.zeros(2))\n",
     )
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, path
-    )
+    done = recorded("--", sys.executable, path)
     journal = next((done.run_dir / "journal").glob("*.jsonl"))
     whole = journal.read_bytes()
     pid = int(journal.stem)

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from tests.support.environments import ROOT, clean_environ
+from tests.support.environments import ROOT, TORCH_FOLDER, clean_environ
 from tests.support.processes import survivors_after_wait, wait_until
 from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
 from tests.support.wheels import write_wheel
@@ -71,7 +70,7 @@ HISTORY = {"2.9.1": "", "2.11.0": "", "2.12.1": BUG, "2.13.0": BUG}
 
 def pretending(version: str, bug: str) -> dict[str, str]:
     """The files in site-packages that make the torch of these tests report a different version."""
-    pth = f"{Path(torch.__file__).parents[1]}\nimport pretends\n"
+    pth = f"{TORCH_FOLDER.parent}\nimport pretends\n"
     return {"pretends.py": PRETENDS.format(version=version, bug=bug), "torch.pth": pth}
 
 
@@ -122,7 +121,7 @@ def answers(done: CallResult) -> list[tuple[str, str]]:
     return [(step["version"], step["answer"]) for step in done.json["steps"]]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
     captured: CallResult, tmp_path: Path
 ) -> None:
@@ -165,7 +164,7 @@ def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_fix_is_found_and_unusable_versions_are_skipped(
     captured: CallResult, tmp_path: Path
 ) -> None:
@@ -195,7 +194,7 @@ def test_the_fix_is_found_and_unusable_versions_are_skipped(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_versions_are_built(captured: CallResult, tmp_path: Path) -> None:
     """A wheel is installed and tested. An end that passes is reported, and so is one that cannot be
     installed, with pip's message.
@@ -228,7 +227,7 @@ def test_versions_are_built(captured: CallResult, tmp_path: Path) -> None:
     assert "2.13.0, the bad end, could not be tried" in again.out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_git_bisect_run(captured: CallResult, tmp_path: Path) -> None:
     """git bisect over commits that change the interpreter: good, bad, a broken build and a
     different failure.

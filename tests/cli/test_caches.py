@@ -26,7 +26,7 @@ def evidence(done: CallResult) -> str:
     return (done.run_dir / "verdict.json").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_healthy_target_finds_its_entries_and_the_users_cache_is_not_written(
     tmp_path: Path,
 ) -> None:
@@ -51,7 +51,6 @@ def test_a_healthy_target_finds_its_entries_and_the_users_cache_is_not_written(
     assert not left
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_killed_writer_is_an_error_on_load_whose_repro_has_two_processes(
     tmp_path: Path,
@@ -79,7 +78,7 @@ def test_a_killed_writer_is_an_error_on_load_whose_repro_has_two_processes(
     assert again.returncode == 1 and "file too short" in again.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_poisoned_entry_is_a_miss(tmp_path: Path) -> None:
     """A cut entry is compiled again although the cache has it; the machine is responsible."""
     poisoned = capture("poisoned_entry", tmp_path, "--no-minimize")
@@ -89,7 +88,7 @@ def test_a_poisoned_entry_is_a_miss(tmp_path: Path) -> None:
     assert "cached code: aot-autograd entry is not used" in poisoned.json["signature"]["title"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stale_key_gives_the_results_of_the_old_setting(tmp_path: Path) -> None:
     """A pass whose uuid does not change with a variable is the program's own failure."""
     stale = capture("stale_key", tmp_path, "--no-minimize", "--cache-change", "FACTOR=3")
@@ -100,7 +99,6 @@ def test_a_stale_key_gives_the_results_of_the_old_setting(tmp_path: Path) -> Non
     assert "different results than a fresh compile" in verdict["reason"]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_guard_that_fails_on_load_is_an_error_of_torch(tmp_path: Path) -> None:
     """A function whose guard holds only in the writer is compiled again by the reader, and torch
@@ -113,7 +111,7 @@ def test_a_guard_that_fails_on_load_is_an_error_of_torch(tmp_path: Path) -> None
     assert "cached code: AssertionError: Name" in done.json["signature"]["title"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_hang_while_a_process_reads_the_cache_is_a_verdict(tmp_path: Path) -> None:
     """A uuid that waits where the cache has entries hangs only in the warm stage."""
     done = capture("hanging_key", tmp_path, "--no-minimize", "--stall", "15")

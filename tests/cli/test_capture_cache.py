@@ -22,7 +22,7 @@ for path, _, names in os.walk(folder):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_starts_with_the_answers_of_the_cpp_compiler(tmp_path: Path) -> None:
     """They are copies, so that the target cannot damage the kept ones. A folder that the user names
     gets none.

@@ -28,7 +28,7 @@ def events(done: CallResult, name: str) -> list[dict[str, object]]:
     return [r for r in rows if r["ev"] == name]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
     """48 layers, 41.6 B parameters: Dynamo, AOT Autograd and Inductor run to the end of code
     generation in little memory.
@@ -49,7 +49,7 @@ def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
     assert not any("compile_file" in str(n) for n in names), "nothing may be built"
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_training_on_fake_weights(tmp_path: Path) -> None:
     """The forward and backward of two layers of an 8 B model are lowered."""
     done = reprokit(
@@ -75,7 +75,7 @@ def test_training_on_fake_weights(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("model", ["convnet", "llama-decode"])
 def test_other_models_with_real_weights(model: str, tmp_path: Path) -> None:
     """A convolutional network, and a decoding loop of several calls."""
@@ -87,7 +87,7 @@ def test_other_models_with_real_weights(model: str, tmp_path: Path) -> None:
     assert len(calls) == (5 if model == "llama-decode" else 1)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_flags_reach_torch_compile_and_the_model(tmp_path: Path) -> None:
     """dtype, sizes, backend, dynamic and fullgraph have an effect, and the repeated command line
     has them.

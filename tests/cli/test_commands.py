@@ -12,6 +12,7 @@ import pytest
 
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import reprokit, reprokit_command
 
 COMPILES = """
@@ -29,6 +30,7 @@ def journal(run: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.real
 def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
     """Unusual arguments arrive unchanged, both streams are live, and graphs are recorded before
     they are compiled.
@@ -159,6 +161,7 @@ def test_a_program_without_torch_is_not_changed(tmp_path: Path) -> None:
     assert any(m["what"] == "journal" for m in done.json["missing"])
 
 
+@pytest.mark.real
 def test_children_are_watched_too(write: Any, tmp_path: Path) -> None:
     """The children of a launcher write their own journals, with their ranks."""
     worker = write("worker.py", COMPILES.format(backend="'eager'"))
@@ -188,13 +191,11 @@ except Exception:
 
 @pytest.mark.parametrize("after", ["raise", "print('went on')"])
 def test_a_failed_compile_is_found_even_if_the_program_catches_it(
-    after: str, write: Any, tmp_path: Path
+    after: str, write: Any, recorded: Recorder
 ) -> None:
     """Frameworks fall back to eager silently; the verdict and the signature are the same."""
     script = write("train.py", FAILS_TO_COMPILE.format(after=after))
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
-    )
+    done = recorded("--", sys.executable, script)
     assert (done.status, done.kind) == (1, "exception"), done.out
     assert (
         done.json["signature"]["title"]
@@ -203,13 +204,11 @@ def test_a_failed_compile_is_found_even_if_the_program_catches_it(
 
 
 def test_an_exception_outside_the_compiler_is_not_a_compiler_bug(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
     """A FileNotFoundError in train.py is reported as such."""
     script = write("train.py", COMPILES.format(backend="'eager'") + "open('/no/such/file')\n")
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
-    )
+    done = recorded("--", sys.executable, script)
     assert (done.status, done.kind) == (1, "error-in-eager")
     assert (
         "the command ran once; it was not run without torch.compile"
@@ -217,15 +216,14 @@ def test_an_exception_outside_the_compiler_is_not_a_compiler_bug(
     )
 
 
-def test_a_crash_before_torch_is_not_a_compiler_bug(write: Any, tmp_path: Path) -> None:
+def test_a_crash_before_torch_is_not_a_compiler_bug(write: Any, recorded: Recorder) -> None:
     """A segmentation fault without a compile is not a compiler bug."""
     script = write("train.py", "import torch, ctypes\nctypes.string_at(0)\n")
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
-    )
+    done = recorded("--", sys.executable, script)
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
 
 
+@pytest.mark.real
 def test_a_program_that_looks_for_torch_first(write: Any, tmp_path: Path) -> None:
     """``find_spec("torch")`` before the import, as in many libraries, does not prevent the
     instrumentation.
@@ -242,6 +240,7 @@ def test_a_program_that_looks_for_torch_first(write: Any, tmp_path: Path) -> Non
     assert {"process", "torch", "graph", "exception"} <= {e["ev"] for e in journal(done.run_dir)}
 
 
+@pytest.mark.real
 def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> None:
     """The journal continues, and the compile is not affected."""
     script = write(
@@ -254,12 +253,10 @@ def test_a_program_that_clears_its_environment(write: Any, tmp_path: Path) -> No
     assert "graph" in {e["ev"] for e in journal(done.run_dir)}
 
 
-def test_a_compile_failure_that_the_program_wraps(write: Any, tmp_path: Path) -> None:
+def test_a_compile_failure_that_the_program_wraps(write: Any, recorded: Recorder) -> None:
     """The signature is that of the exception that left the compiler."""
     script = write("train.py", FAILS_TO_COMPILE.format(after="raise RuntimeError('step 3 failed')"))
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
-    )
+    done = recorded("--", sys.executable, script)
     assert (
         done.json["signature"]["title"]
         == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
@@ -298,6 +295,7 @@ def test_an_interpreter_that_ignores_the_agent_is_reported(tmp_path: Path) -> No
     assert any("-I" in m["why"] for m in done.json["missing"] if m["what"] == "journal")
 
 
+@pytest.mark.real
 def test_logs_go_to_files_and_unknown_names_are_reported(write: Any, tmp_path: Path) -> None:
     """The logs that reprokit requests with TORCH_LOGS are not printed by the target, and a name
     that torch does not have is reported.
@@ -330,7 +328,7 @@ def test_logs_go_to_files_and_unknown_names_are_reported(write: Any, tmp_path: P
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path: Path) -> None:
     """Logs that the user has enabled still go to the user's destination."""
     script = write("train.py", COMPILES.format(backend="'eager'"))
@@ -342,7 +340,7 @@ def test_the_targets_own_torch_logs_still_reach_its_stderr(write: Any, tmp_path:
     assert "__recompiles" not in done.err and "INFO" not in done.err
 
 
-def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
+def test_no_secret_enters_a_pack(write: Any, recorded: Recorder) -> None:
     """No secret of the environment, the arguments, the output, the source or the traceback is in
     the pack.
     """
@@ -354,21 +352,12 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
         f" raise ValueError('cannot read {home}/x with ' + TOKEN)\ntorch.compile(lambda x: x + 1,"
         " backend=backend)(torch.zeros(2))\n",
     )
-    env = clean_environ(
-        HF_TOKEN=token, MY_DB_PASSWORD="correcthorse", AWS_SECRET_ACCESS_KEY="x" * 40
-    )
-    done = reprokit(
-        "capture",
-        "--json",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-        "--api-key",
-        "Zx81abcd9",
-        env=env,
-    )
+    secrets = {
+        "HF_TOKEN": token,
+        "MY_DB_PASSWORD": "correcthorse",
+        "AWS_SECRET_ACCESS_KEY": "x" * 40,
+    }
+    done = recorded("--", sys.executable, script, "--api-key", "Zx81abcd9", **secrets)
     pack = reader.read_pack(Path(done.json["pack"]))
     for name, data in pack.files.items():
         if name.startswith("trace/"):
@@ -390,7 +379,7 @@ def test_no_secret_enters_a_pack(write: Any, tmp_path: Path) -> None:
     assert "janedoe" not in Path(done.json["issue"]).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_compile_workers_are_instrumented(write: Any, tmp_path: Path) -> None:
     """Inductor's own worker processes are instrumented and leave no process."""
     script = write("train.py", COMPILES.format(backend="'inductor'"))
@@ -406,8 +395,17 @@ def test_compile_workers_are_instrumented(write: Any, tmp_path: Path) -> None:
     assert {e["level"] for e in journal(done.run_dir) if e["ev"] == "graph"} == {"dynamo", "aten"}
 
 
-@pytest.mark.slow
-def test_two_ranks_under_torchrun(write: Any, tmp_path: Path) -> None:
+TORCHRUN = (
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc-per-node",
+    "2",
+    "--standalone",
+)
+
+
+def test_two_ranks_under_torchrun(write: Any, recorded: Recorder) -> None:
     """torchrun starts two gloo ranks; each compiles, writes a journal and is compared with itself
     in eager.
     """
@@ -423,25 +421,7 @@ print(f(torch.ones(2)))
 dist.destroy_process_group()
 """,
     )
-    words = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-        script,
-    ]
-    done = reprokit(
-        "capture",
-        "--compare",
-        "--json",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        *words,
-        env=clean_environ(),
-    )
+    done = recorded("--compare", "--", *TORCHRUN, script)
     assert (done.status, done.kind) == (1, "wrong-result"), done.out + done.err
     assert "than eager on rank 1: output: values" in done.json["verdict"]["reason"]
     assert "eager gives 2.0, compiled code 3.0" in done.json["verdict"]["reason"]
@@ -451,59 +431,29 @@ dist.destroy_process_group()
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real("it starts a launcher and two ranks with torch")
 def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path) -> None:
     """The launcher's ChildFailedError is only a consequence; the failure of the rank is the
     verdict.
     """
     script = write("rank.py", FAILS_TO_COMPILE.format(after="raise"))
-    words = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-        script,
-    ]
-    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", "--", *words)
+    words = ("--json", "--output-dir", tmp_path / "out", "--", *TORCHRUN, script)
+    done = reprokit("capture", *words)
     assert (
         done.json["signature"]["title"]
         == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
     ), done.out
 
 
-@pytest.mark.slow
-def test_a_rank_that_hangs_under_torchrun(write: Any, tmp_path: Path) -> None:
+def test_a_rank_that_hangs_under_torchrun(write: Any, recorded: Recorder) -> None:
     """The launcher only waits; the verdict is about the rank inside the compiler."""
     script = write(
         "rank.py",
         "import torch\ndef backend(gm, i):\n    import time; time.sleep(1000)\ntorch.compile(lambda"
         " x: x + 1, backend=backend)(torch.zeros(2))\n",
     )
-    words = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-        script,
-    ]
     # stopped by its stall: on a busy machine, a deadline could come before the hang
-    done = reprokit(
-        "capture",
-        "--json",
-        "--stall",
-        "10",
-        "--timeout",
-        "200",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        *words,
-        env=clean_environ(),
-    )
+    done = recorded("--stall", "10", "--timeout", "200", "--", *TORCHRUN, script)
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
 
 

@@ -49,7 +49,7 @@ def _captured(write: Any, tmp_path: Path, condition: str) -> CallResult:
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_repro_sets_the_threads_that_it_needs(write: Any, tmp_path: Path) -> None:
     """One forked child with everything changed passes, and delta debugging finds the threads."""
     done = _captured(write, tmp_path, THREADS)
@@ -62,7 +62,6 @@ def test_a_repro_sets_the_threads_that_it_needs(write: Any, tmp_path: Path) -> N
     assert "Needs: OpenMP threads: 2 threads." in Path(done.json["issue"]).read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Path) -> None:
     """The repro checks the instructions; replay and check then cannot tell, and name them."""
@@ -97,7 +96,7 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_repro_runs_in_other_places_of_this_machine(write: Any, tmp_path: Path) -> None:
     """The failure needs two threads, so it does not occur with one CPU."""
     done = _captured(write, tmp_path, "len(os.sched_getaffinity(0)) > 1")
@@ -115,7 +114,7 @@ def test_a_repro_runs_in_other_places_of_this_machine(write: Any, tmp_path: Path
     assert again.status == 3
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
     """In a namespace without a network, and below a root folder without the files of the user."""
     if subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode != 0:
@@ -127,7 +126,7 @@ def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
     assert [row["answer"] for row in again.json["places"]] == ["same", "same"], again.out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.triton
 def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(write: Any, tmp_path: Path) -> None:
     """The command also tries each value alone, and a cache that a run before has filled."""

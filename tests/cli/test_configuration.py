@@ -168,7 +168,7 @@ def ledger_of(*words: str, cwd: Path, **variables: str) -> str:
     """Return the path of the ledger that a command would use."""
     done = reprokit(*words, "nightly", "export", cwd=cwd, env=clean_environ(**variables))
     assert done.status == 2 and "/ledger.sqlite" in done.err, done.err
-    return done.err.partition("/ledger.sqlite")[0].split()[-1]
+    return done.err.partition("/ledger.sqlite")[0].partition("there is no ledger ")[2]
 
 
 def test_the_log_names_the_file(folder: Path) -> None:

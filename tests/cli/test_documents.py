@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import console_blocks
 from tests.support.environments import ROOT
-from tests.support.reprokit_calls import CallResult
-
-pytestmark = pytest.mark.slow
+from tests.support.recordings import Recorder, pack_recording
 
 BLOCKS = console_blocks.all_blocks()
 
@@ -34,7 +33,20 @@ def test_the_readme_has_a_recipe_for_each_kind_of_failure() -> None:
     assert all(lines for block in blocks for _, lines in block.calls())
 
 
-@pytest.mark.parametrize("name", sorted(set(BLOCKS) - {"wrong"}))
+IN_REAL: dict[str, Any] = {
+    "suite": (),
+    "hang": pytest.mark.real("it types the first command of the README, with the steps of a user"),
+}
+"""The marks of the folders whose commands are run as they are in each run of the tests."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=IN_REAL.get(name, pytest.mark.long))
+        for name in sorted(set(BLOCKS) - {"wrong"})
+    ],
+)
 def test_the_blocks_show_what_the_commands_print(name: str, tmp_path: Path) -> None:
     """Apart from numbers and left out lines, each line of a block is printed, in this order."""
     console_blocks.prepare_folder(tmp_path)
@@ -42,15 +54,27 @@ def test_the_blocks_show_what_the_commands_print(name: str, tmp_path: Path) -> N
     assert_shown(name, console_blocks.run_folder(BLOCKS[name], tmp_path, run))
 
 
-def test_the_block_of_a_wrong_result(wrong_result: CallResult, tmp_path: Path) -> None:
-    """`reprokit pack` prints the result of the capture that other tests share once more; the block
-    shows it.
+@pytest.mark.parametrize(
+    ("name", "sample", "words"),
+    [
+        ("exception", "exception_inductor.py", ()),
+        ("wrong", "wrong_result.py", ("--budget", "100")),
+    ],
+)
+def test_the_blocks_show_a_recorded_capture(
+    name: str, sample: str, words: tuple[str, ...], recorded: Recorder, tmp_path: Path
+) -> None:
+    """The block of a capture shows what `reprokit pack` prints of it, and the other blocks of its
+    folder show what the commands print that read the pack.
     """
-    output = wrong_result.run_dir.parent
+    steps = ("COMPARE", "MINIMIZE", "ABLATE", "PROOFS")
+    variables = {f"REPROKIT_{step}": "1" for step in steps}
+    done = recorded(f"{ROOT}/samples/{sample}:make", *words, **variables)
 
     def run(command: str, folder: Path) -> str:
-        assert command == "reprokit capture samples/wrong_result.py:make --output-dir out"
-        again = console_blocks.run_command(f"reprokit pack {wrong_result.run_dir}", folder)
-        return again.replace(str(output), f"{console_blocks.HOME}/out")
+        if "reprokit capture" not in command:
+            return console_blocks.run_command(command, folder)
+        assert command == f"reprokit capture samples/{sample}:make --output-dir out"
+        return console_blocks.show_as_home(pack_recording(done.run_dir, **variables).out, folder)
 
-    assert_shown("wrong", console_blocks.run_folder(BLOCKS["wrong"], tmp_path, run))
+    assert_shown(name, console_blocks.run_folder(BLOCKS[name], tmp_path, run))

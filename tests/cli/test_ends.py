@@ -19,7 +19,8 @@ import pytest
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.processes import restore_signals, survivors, survivors_after_wait, wait_until
-from tests.support.reprokit_calls import reprokit, reprokit_command
+from tests.support.recordings import Recorder
+from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command
 
 HANGS_IN_BACKEND = """
 import os, subprocess, sys, torch
@@ -42,28 +43,38 @@ BODIES = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("body", ["native code that holds the GIL", "stopped", "child"])
+@pytest.mark.real
+@pytest.mark.parametrize("body", ["native code that holds the GIL", "stopped"])
 def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     """py-spy and faulthandler record the position of the hang, also with the GIL held, and then all
     processes are killed.
     """
     mark, env = str(tmp_path / "mark"), clean_environ(HANG_MARK=uuid.uuid4().hex)
     script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES[body]))
-    done = reprokit(
-        "capture",
-        "--json",
-        "--stall",
-        "5",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-        env=env,
-    )
-    assert (done.status, done.kind) == (1, "hang"), done.out
+    options = ("--json", "--stall", "5", "--output-dir", tmp_path / "out")
+    done = reprokit("capture", *options, "--", sys.executable, script, env=env)
     assert os.path.exists(mark)
+    tools = check_stacks(done)
+    if body != "stopped":
+        assert tools.count("faulthandler") >= 3
+    else:
+        assert any(m["what"] == "stacks" and "stopped" in m["why"] for m in done.json["missing"])
+    assert survivors(env["HANG_MARK"]) == []
+
+
+def test_stacks_of_a_hang_in_a_child(write: Any, tmp_path: Path, recorded: Recorder) -> None:
+    """The pack has the stacks of the process that waits, and the command of its child."""
+    mark = str(tmp_path / "mark")
+    script = write("hang.py", HANGS_IN_BACKEND.format(before="", mark=mark, body=BODIES["child"]))
+    done = recorded("--stall", "5", "--", sys.executable, script)
+    assert check_stacks(done).count("faulthandler") >= 3
+    evidence = reader.read_pack(Path(done.json["pack"])).read_json("evidence.json")
+    assert "sleep 1000" in [p["command"] for p in evidence["processes"]]
+
+
+def check_stacks(done: CallResult) -> list[str]:
+    """Check a hang in the backend of the program, and return the tool of each of its dumps."""
+    assert (done.status, done.kind) == (1, "hang"), done.out
     assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
     pack = reader.read_pack(Path(done.json["pack"]))
     dumps = {
@@ -73,15 +84,10 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     }
     tools = [tool for tool, _ in dumps]
     assert tools.count("py-spy") >= 3
-    if body != "stopped":
-        assert tools.count("faulthandler") >= 3
-    else:
-        assert any(m["what"] == "stacks" and "stopped" in m["why"] for m in done.json["missing"])
-    if body == "child":
-        assert "sleep 1000" in [p["command"] for p in pack.read_json("evidence.json")["processes"]]
-    assert survivors(env["HANG_MARK"]) == []
+    return tools
 
 
+@pytest.mark.real
 def test_processes_that_try_to_escape_are_killed(write: Any, tmp_path: Path) -> None:
     """Children in their own sessions, orphans, and processes that ignore SIGTERM are killed too."""
     before = (
@@ -130,7 +136,15 @@ def start_hang(
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.long),
+    ],
+)
 def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path: Path) -> None:
     """Ctrl-C during a hang gives a pack with the evidence so far, including stacks, and exit code
     130.
@@ -150,6 +164,7 @@ def test_an_interrupt_leaves_a_pack(number: signal.Signals, write: Any, tmp_path
     assert survivors(env["HANG_MARK"]) == []
 
 
+@pytest.mark.long
 def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_path: Path) -> None:
     """The guardian kills the target, and the journal and the graph are on disk."""
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
@@ -172,15 +187,23 @@ def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_
     assert again.run_dir.name == "run-002"
 
 
-def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
+WAITS = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(1000)"
+
+
+def test_a_run_directory_in_use_is_refused(tmp_path: Path) -> None:
     """Two captures never use one directory: the second gets an error that names the first, and the
     first continues.
     """
-    env = clean_environ(HANG_MARK=uuid.uuid4().hex)
-    process = start_hang(tmp_path, write, env)
-    second = reprokit(
-        "capture", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass"
+    words = ("capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, "-c")
+    process = subprocess.Popen(
+        reprokit_command(*words, WAITS, str(tmp_path / "mark")),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=clean_environ(),
+        preexec_fn=restore_signals,
     )
+    assert wait_until((tmp_path / "mark").exists), "the target never started"
+    second = reprokit(*words, "pass")
     assert second.status == 2
     assert f"in use by reprokit, process {process.pid}" in second.err
     assert process.poll() is None
@@ -188,7 +211,7 @@ def test_a_run_directory_in_use_is_refused(write: Any, tmp_path: Path) -> None:
     assert process.wait(120) == 130
 
 
-@pytest.mark.slow
+@pytest.mark.real("its program compiles until the deadline")
 def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) -> None:
     """New graphs until the deadline give slow-compile, with the phase at the deadline."""
     script = write(
@@ -212,7 +235,9 @@ def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) ->
     assert done.json["verdict"]["phase"]
 
 
-def test_a_program_that_runs_past_the_deadline_is_not_a_hang(write: Any, tmp_path: Path) -> None:
+def test_a_program_that_runs_past_the_deadline_is_not_a_hang(
+    write: Any, recorded: Recorder
+) -> None:
     """A training loop outside the compiler that makes progress gives unknown, with a suggestion."""
     functions = "".join(f"def f{i}(): sum(range(9999))\n" for i in range(20))
     loop = "import random\nall = [" + ", ".join(f"f{i}" for i in range(20)) + "]\n"
@@ -221,22 +246,13 @@ def test_a_program_that_runs_past_the_deadline_is_not_a_hang(write: Any, tmp_pat
         "train.py",
         "import torch\nf = torch.compile(lambda x: x + 1, backend='eager')\n" + functions + loop,
     )
-    done = reprokit(
-        "capture",
-        "--json",
-        "--timeout",
-        "30",  # a busy machine needs over 10 s until the first graph is compiled
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-    )
+    # a busy machine needs over 10 s until the first graph is compiled
+    done = recorded("--timeout", "30", "--", sys.executable, script)
     assert done.kind == "unknown", done.out
     assert "--timeout" in done.json["verdict"]["reason"]
 
 
-def test_out_of_memory_in_the_compiler_is_named(write: Any, tmp_path: Path) -> None:
+def test_out_of_memory_in_the_compiler_is_named(write: Any, recorded: Recorder) -> None:
     """A real MemoryError is raised inside the compiler."""
     script = write(
         "oom.py",
@@ -244,9 +260,7 @@ def test_out_of_memory_in_the_compiler_is_named(write: Any, tmp_path: Path) -> N
         " torch.nn.Identity(), (torch.zeros(2),)\ntorch.compile(lambda x: x + 1,"
         " backend=backend)(torch.zeros(2))\n",
     )
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script
-    )
+    done = recorded("--", sys.executable, script)
     assert (done.status, done.kind) == (1, "oom")
     assert done.json["signature"]["title"] == "oom: backend | MemoryError @ <user>:backend"
 
@@ -275,6 +289,7 @@ def small_memory() -> Any:
     )
 
 
+@pytest.mark.real
 def test_the_out_of_memory_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
     """The kernel's out-of-memory killer ends a process in a real control group."""
     script = write(
@@ -294,7 +309,7 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_files_that_cannot_grow(tmp_path: Path) -> None:
     """With a limit on file sizes there is a verdict and a clear message, no traceback, and each
     file that was written is complete.
@@ -331,15 +346,13 @@ def small_disk(tmp_path: Path) -> Any:
         check=False,
     )
     if mounted.returncode:
-        pytest.skip(
-            "may not mount a tmpfs here; test_files_that_cannot_grow covers the same errors"
-        )
+        pytest.skip("may not mount a tmpfs here; tests/cli/test_faults.py covers the same errors")
     yield disk
     subprocess.run(["umount", "-l", disk], check=False)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("free_kb", [0, 150, 450])
+@pytest.mark.real
+@pytest.mark.parametrize("free_kb", [0, 150, pytest.param(450, marks=pytest.mark.long)])
 def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
     """A disk that is full from the start or fills up later gives a one-line error or a verdict,
     never a traceback.
@@ -367,7 +380,7 @@ def test_a_full_disk(small_disk: Path, free_kb: int) -> None:
     assert survivors(str(small_disk)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_disk_that_fills_up_before_the_dumps(write: Any, tmp_path: Path) -> None:
     """Nothing can be written at the stall: the verdict comes from memory, and missing data is
     reported.
@@ -420,6 +433,7 @@ def fill(path: Path) -> None:
             return
 
 
+@pytest.mark.real
 def test_a_colon_in_the_path_does_not_prevent_the_instrumentation(
     write: Any, tmp_path: Path
 ) -> None:

@@ -164,7 +164,7 @@ def test_an_entry_that_cannot_be_used_is_one_line(write: Any, tmp_path: Path) ->
     assert done.status == 2 and "--entry changes a model" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_compiled_autograd_compiles_the_backward(write: Any, tmp_path: Path) -> None:
     """A hook of a parameter runs in the backward only. Its operator fails in a lowering, also in
     the program that the pack shows; torch.compile does not compile it.
@@ -183,7 +183,7 @@ def test_compiled_autograd_compiles_the_backward(write: Any, tmp_path: Path) -> 
     assert done.kind == "ok", done.out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path: Path) -> None:
     """A command that exports a model and compiles it with AOTInductor fails in a lowering. The
     exported graph, with nested inputs and parameters, is reduced to one operator, and the proved
@@ -218,7 +218,6 @@ def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path:
     assert answer["ablation"]["sentence"].endswith("; it fails with AOTInductor too.")
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_wrong_result_of_aotinductor_has_a_repro_that_exports(write: Any, tmp_path: Path) -> None:
     """A factory for AOTInductor gives a wrong minimum, as torch.compile does. The wrong lowering is

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,7 +37,6 @@ sys.exit(7)
 """A program that prints more than a pipe holds and exits with its own status: the verdict is unknown,
 exit code 3.
 """
-NAMING = "import torch\ndef make():\n    return (lambda x: x + 1), (torch.zeros(2),)\n"
 
 
 def packs(folder: Path) -> list[Path]:
@@ -55,18 +55,25 @@ def wait_for_end(process: subprocess.Popen[Any], limit_s: float = 120) -> int:
         process.wait()
 
 
-@pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
-    "redirection",
+    ("redirection", "as_json"),
     [
-        "2>&1 | head -1",
-        "2>/dev/full",
-        ">/dev/full",
-        "2>&-",
-        ">&-",
-        ">&- 2>&-",
-        "<&- >&- 2>&-",
-        "2>&1 | true",
+        ("2>&1 | head -1", False),
+        ("2>&1 | head -1", True),
+        ("2>/dev/full", False),
+        pytest.param("2>/dev/full", True, marks=pytest.mark.long),
+        (">/dev/full", False),
+        (">/dev/full", True),
+        ("2>&-", False),
+        pytest.param("2>&-", True, marks=pytest.mark.long),
+        (">&-", False),
+        (">&-", True),
+        (">&- 2>&-", False),
+        pytest.param(">&- 2>&-", True, marks=pytest.mark.long),
+        ("<&- >&- 2>&-", False),
+        pytest.param("<&- >&- 2>&-", True, marks=pytest.mark.long),
+        ("2>&1 | true", False),
+        pytest.param("2>&1 | true", True, marks=pytest.mark.long),
     ],
 )
 def test_a_closed_stream_does_not_prevent_the_pack(
@@ -79,7 +86,7 @@ def test_a_closed_stream_does_not_prevent_the_pack(
     words = reprokit_command(
         "capture", *(["--json"] if as_json else []), "--output-dir", str(tmp_path / "out")
     )
-    line = f'{{ "$@"; echo $? 3>&- >{status}; }} {redirection}'
+    line = f'{{ "$@"; echo $? 3>&- >{shlex.quote(str(status))}; }} {redirection}'
     shell = subprocess.Popen(
         ["bash", "-c", line, "bash", *words, "--", sys.executable, "-c", PRINTS],
         env=clean_environ(),
@@ -172,15 +179,38 @@ def limited(limit: str) -> Callable[[], None]:
     return set_limit
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_a_limit_leaves_a_pack_or_a_clear_line(limit: str, write: Any, tmp_path: Path) -> None:
+COMPILES = "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n"
+NEEDS_MUCH = """
+import tempfile
+for _ in range(200):
+    print("x" * 500)
+files = [tempfile.TemporaryFile() for _ in range(80)]
+memory = bytes(500_000_000)
+"""
+"""A program without torch that exceeds each of the limits."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "program"),
+    [
+        *(pytest.param(limit, NEEDS_MUCH, id=limit) for limit in LIMITS),
+        pytest.param("64 files", COMPILES, marks=pytest.mark.real, id="64 files, torch"),
+        pytest.param("16 files", COMPILES, marks=pytest.mark.long, id="16 files, torch"),
+        pytest.param("400 MB", COMPILES, marks=pytest.mark.long, id="400 MB, torch"),
+        pytest.param("150 MB", COMPILES, marks=pytest.mark.long, id="150 MB, torch"),
+        pytest.param("60 MB", COMPILES, marks=pytest.mark.long, id="60 MB, torch"),
+        pytest.param("40 kB a file", COMPILES, marks=pytest.mark.real, id="40 kB a file, torch"),
+        pytest.param("1 kB a file", COMPILES, marks=pytest.mark.long, id="1 kB a file, torch"),
+    ],
+)
+def test_a_limit_leaves_a_pack_or_a_clear_line(
+    limit: str, program: str, write: Any, tmp_path: Path
+) -> None:
     """With a limit on files, memory or file sizes there is no traceback, no hang and no process
     left.
     """
     env = clean_environ(FAULT_MARK=uuid.uuid4().hex)
-    script = write(
-        "t.py", "import torch\ntorch.compile(lambda x: x + 1, backend='eager')(torch.zeros(2))\n"
-    )
+    script = write("t.py", program)
     words = reprokit_command(
         "capture", "--output-dir", str(tmp_path / "out"), "--", sys.executable, str(script)
     )

@@ -26,7 +26,15 @@ def test_without_a_command_the_help_is_printed_as_help(words: tuple[str, ...]) -
     assert explicit.out.count("\n") > 10
 
 
-@pytest.mark.parametrize("target", ["no_such_module:make", "targets.py:mkae", "hf:lama"])
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("no_such_module:make", marks=pytest.mark.long),
+        "targets.py:mkae",
+        pytest.param("hf:lama", marks=pytest.mark.long),
+    ],
+)
 def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None:
     """Neither the default output folder nor a named one is left; a folder that existed before
     stays.
@@ -47,6 +55,7 @@ def test_a_mistyped_target_leaves_no_folder(target: str, tmp_path: Path) -> None
     assert list((tmp_path / "mine").iterdir()) == []
 
 
+@pytest.mark.real
 @pytest.mark.triton
 def test_a_gpu_that_cannot_be_simulated_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """One line says why; no run directory is created."""
@@ -130,6 +139,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "own" / "bin" / "python"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("where", ["VIRTUAL_ENV", ".venv"])
 def test_an_isolated_install_uses_the_environment_that_is_active(
     where: str, isolated: Path, tmp_path: Path

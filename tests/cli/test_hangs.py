@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -20,51 +19,55 @@ import pytest
 from reprokit.host.pack import reader
 from tests.host.test_exports import check_speedscope, check_trace_events
 from tests.support.environments import clean_environ
+from tests.support.judge_again import assert_judged_alike
 from tests.support.processes import survivors, survivors_after_wait, wait_until
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command
 
 from ..hangs.kinds import EXPECTED
 
 KINDS = Path(__file__).resolve().parents[1] / "hangs" / "kinds.py"
-RANKS = (
-    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
-    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
-)
-TESTED = (
-    "native_spin",
+RANKS = """
+import os, socket, subprocess, sys
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = str(free.getsockname()[1])
+environ = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+ranks = [subprocess.Popen(sys.argv[1:], env={**environ, "RANK": rank}) for rank in "01"]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+"""Start two ranks of a program, which meet at a free port."""
+REAL = ("native_spin", "worker_sleep", "phase:bw_lowering")
+RECORDED = (
     "native_lock",
     "stopped",
     "memory",
     "deadlock",
     "pipe",
     "filelock",
-    "worker_sleep",
     "unroll_calls",
     "cxx_sleep",
-    "phase:bw_lowering",
     "phase:first_run",
 )
-"""One hang of each kind; ``python -m benchmarks run hangs`` runs them all."""
+"""With those of ``REAL``, one hang of each kind; ``python -m benchmarks run hangs`` runs them all."""
+
+
+def words_of(kind: str, *words: str, stall: str = "5") -> list[str]:
+    """Return the words of a capture of one program that hangs on purpose."""
+    command = [sys.executable, str(KINDS), kind]
+    if kind.startswith("gloo_"):
+        command = [sys.executable, "-c", RANKS, *command]
+    # its ranks wait outside the compiler
+    words = ("--on-stall", "end", *words) if kind == "gloo_eager" else words
+    return ["--no-trace", "--stall", stall, "--timeout", "200", *words, "--", *command]
 
 
 def capture(
     kind: str, folder: Path, *words: str, env: dict[str, str] | None = None, stall: str = "5"
 ) -> CallResult:
     """Capture one program that hangs on purpose."""
+    row = words_of(kind, *words, stall=stall)
     environ = clean_environ(**(env or {}))
-    command = [sys.executable, str(KINDS), kind]
-    if kind.startswith("gloo_"):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            environ |= {
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(free.getsockname()[1]),
-                "WORLD_SIZE": "2",
-            }
-        command = [sys.executable, "-c", RANKS, *command]
-    options = ("--json", "--no-trace", "--stall", stall, "--timeout", "200", "--output-dir", folder)
-    # its ranks wait outside the compiler
-    words = ("--on-stall", "end", *words) if kind == "gloo_eager" else words
-    return reprokit("capture", *map(str, options), *words, "--", *command, env=environ)
+    return reprokit("capture", "--json", "--output-dir", folder, *row, env=environ)
 
 
 def check(kind: str, done: CallResult) -> dict[str, Any]:
@@ -76,14 +79,8 @@ def check(kind: str, done: CallResult) -> dict[str, Any]:
     return verdict
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", TESTED)
-def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
-    """The stall ends the run; the cause and the phase are right, at least three dumps were taken,
-    and no process is left.
-    """
-    env = {"HANG_MARK": uuid.uuid4().hex}
-    done = capture(kind, tmp_path, env=env)
+def check_pack(kind: str, done: CallResult) -> None:
+    """Check the verdict, and that the pack has at least three dumps and both exports."""
     verdict = check(kind, done)
     assert verdict["detail"] in verdict["reason"] or verdict["detail"][:80] in verdict["reason"]
     pack = reader.read_pack(Path(done.json["pack"]))
@@ -94,47 +91,72 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     check_speedscope(pack.read_json("stacks.speedscope.json"))
     check_trace_events(pack.read_json("timeline.perfetto.json"))
     assert all(f"`{name}`" in pack.files["README.md"].decode() for name in exports)
+    if verdict["phase"] == "fx-passes":
+        assert verdict["work"]["pass"] == "post_grad_custom_post_pass"
+
+
+@pytest.mark.real("it compiles with Inductor until the hang, and reads the stacks of its processes")
+@pytest.mark.parametrize("kind", REAL)
+def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
+    """The stall ends the run; the cause and the phase are right, live and from the disk, at least
+    three dumps were taken, and no process is left.
+    """
+    env = {"HANG_MARK": uuid.uuid4().hex}
+    done = capture(kind, tmp_path, env=env)
+    check_pack(kind, done)
     assert survivors(env["HANG_MARK"]) == []
+    assert_judged_alike(done)
     if kind == "phase:bw_lowering":
-        assert verdict["work"]["direction"] == "backward" and verdict["work"]["node"].startswith(
-            "node "
-        )
+        work = done.json["verdict"]["work"]
+        assert work["direction"] == "backward" and work["node"].startswith("node ")
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_cause_and_phase_of_more_hangs(kind: str, recorded: Recorder) -> None:
+    """The cause and the phase are right, and the pack has the dumps and both exports."""
+    done = recorded(*words_of(kind))
+    check_pack(kind, done)
+    verdict = done.json["verdict"]
     if kind == "phase:first_run":
         assert "torch.ops.hangs.slow" in verdict["work"]["kernel"]
     if kind == "filelock":
         assert "held.lock" in verdict["detail"] and "holds it" in verdict["detail"]
     if kind == "unroll_calls":
         assert "kinds.py" in verdict["detail"] and "unrolls a loop" in verdict["detail"]
-    if verdict["phase"] == "fx-passes":
-        assert verdict["work"]["pass"] == "post_grad_custom_post_pass"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gloo_eager", "gloo_compiled"])
-def test_several_ranks(kind: str, tmp_path: Path) -> None:
-    """Each rank has a journal and stacks; the report lists the rank that differs first."""
-    done = capture(kind, tmp_path)
+def check_ranks(kind: str, done: CallResult) -> dict[str, Any]:
+    """Check that each rank has stacks, the one that differs first, and return the verdict."""
     verdict = check(kind, done)
     report = reader.read_pack(Path(done.json["pack"])).read_json("report.json")
     assert [s["who"] for s in report["stacks"]] == ["rank 1", "rank 0"]
-    if kind == "gloo_compiled":
-        assert (
-            verdict["path"][0].startswith("rank 1 is not in a collective: sleep")
-            and "rank 0 waits in" in verdict["path"][1]
-        )
-    if kind == "gloo_eager":
-        assert verdict["path"][0].startswith("rank 1 is not in a collective: sleep at kinds.py")
-        assert "rank 0 waits in all_reduce" in verdict["path"][1]
+    return verdict
 
 
-@pytest.mark.slow
-def test_a_factory_that_hangs_is_run_again_for_more_evidence(tmp_path: Path) -> None:
+@pytest.mark.real("it starts two ranks with torch")
+def test_several_ranks(tmp_path: Path) -> None:
+    """Each rank has a journal and stacks; the report lists the rank that differs first."""
+    verdict = check_ranks("gloo_eager", capture("gloo_eager", tmp_path))
+    assert verdict["path"][0].startswith("rank 1 is not in a collective: sleep at kinds.py")
+    assert "rank 0 waits in all_reduce" in verdict["path"][1]
+
+
+def test_several_ranks_in_compiled_code(recorded: Recorder) -> None:
+    """The same where a rank waits in a collective of compiled code."""
+    verdict = check_ranks("gloo_compiled", recorded(*words_of("gloo_compiled")))
+    assert (
+        verdict["path"][0].startswith("rank 1 is not in a collective: sleep")
+        and "rank 0 waits in" in verdict["path"][1]
+    )
+
+
+def test_a_factory_that_hangs_is_run_again_for_more_evidence(recorded: Recorder) -> None:
     """The issue has the time of the eager run and whether backend="eager" hangs, because
     maintainers ask for them first. --no-escalate leaves them out.
     """
     sample = KINDS.parents[2] / "samples" / "hang.py"
-    words = ("capture", "--json", "--stall", "5", "--model", f"{sample}:make")
-    done = reprokit(*words, "--output-dir", tmp_path / "escalated")
+    words = ("--stall", "5", "--model", f"{sample}:make")
+    done = recorded(*words, out="escalated")
     issue = reader.read_pack(Path(done.json["pack"])).files["issue.md"].decode()
     assert (
         "cause `lock-deadlock`" in issue and "pass at work: `post_grad_custom_post_pass`" in issue
@@ -142,7 +164,7 @@ def test_a_factory_that_hangs_is_run_again_for_more_evidence(tmp_path: Path) -> 
     assert "Without `torch.compile`: it passed in" in issue
     assert 'with backend="eager": it passes in' in issue
     assert "graph_transform_observer.py" in issue
-    left = reprokit(*words, "--no-escalate", "--output-dir", tmp_path / "left")
+    left = recorded(*words, "--no-escalate", out="left")
     assert "backend=" not in reader.read_pack(Path(left.json["pack"])).files["issue.md"].decode()
     assert left.json["signature"] == done.json["signature"]
 
@@ -156,20 +178,34 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_py_spy_that_does_not_work(fault: str, tmp_path: Path) -> None:
-    """Then the stacks are faulthandler's; the report says which tool failed, and why."""
-    tool = tmp_path / "py-spy"
+def broken_py_spy(fault: str, folder: Path) -> dict[str, str]:
+    """Return the variables with which the tool of the stacks has a fault."""
+    tool = folder / "py-spy"
     tool.write_text(FAULTS[fault])
     tool.chmod(0o755)
-    done = capture("python_loop", tmp_path / "out", env={"REPROKIT_PY_SPY": str(tool)})
+    return {"REPROKIT_PY_SPY": str(tool)}
+
+
+def check_other_tool(done: CallResult) -> None:
+    """Check that the hang is known without py-spy, and that the report says that it failed."""
     check("python_loop", done)
     assert done.json["signature"]["title"].startswith("hang: fx-passes | <user>:hang_python_loop")
     assert any(m["what"] == "stacks" and "py-spy" in m["why"] for m in done.json["missing"])
 
 
-@pytest.mark.slow
+@pytest.mark.real
+def test_py_spy_that_does_not_work(tmp_path: Path) -> None:
+    """Then the stacks are faulthandler's; the report says which tool failed, and why."""
+    env = broken_py_spy("refused", tmp_path)
+    check_other_tool(capture("python_loop", tmp_path / "out", env=env))
+
+
+def test_py_spy_that_hangs(tmp_path: Path, recorded: Recorder) -> None:
+    """Then the stacks are faulthandler's too, and the report says it."""
+    check_other_tool(recorded(*words_of("python_loop"), **broken_py_spy("hangs", tmp_path)))
+
+
+@pytest.mark.real("it reads the stacks of a thousand threads")
 def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
     write: Any, tmp_path: Path
 ) -> None:
@@ -216,10 +252,11 @@ def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
     assert printed.stat().st_size < 80 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> None:
     """SIGKILL of the watchdog leaves no process of the run, also none that called setsid or was
-    stopped, and the files on disk make a pack.
+    stopped, and the files on disk, the journal and the graph among them, make a pack. The next
+    capture uses the same folder.
     """
     env = clean_environ(HANG_MARK=uuid.uuid4().hex)
     seconds = str(uuid.uuid4().int % 10**6 + 10**6)
@@ -262,8 +299,19 @@ def test_reprokit_killed_in_a_hang_can_be_packed(write: Any, tmp_path: Path) -> 
     assert done.json["verdict"]["phase"] == "fx-passes"
     pack = reader.read_pack(Path(done.json["pack"]))
     assert any(n.startswith("stacks/") for n in pack.files) and "report.html" in pack.files
+    events = [
+        json.loads(line)["ev"]
+        for path in (out / "run-001" / "journal").glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert "graph" in events
+    assert next((out / "run-001" / "graphs").glob("*/graph.py")).read_text()
+    command = (sys.executable, "-c", "pass")
+    again = reprokit("capture", "--json", "--output-dir", out, "--", *command)
+    assert again.run_dir.name == "run-002"
 
 
+@pytest.mark.long
 def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
     """reprokit pack reaches the same verdict from the disk as capture did live."""
     first = capture("self_deadlock", tmp_path)
@@ -273,6 +321,7 @@ def test_a_finished_run_packs_to_the_same_verdict(tmp_path: Path) -> None:
     assert again.json["verdict"] == first.json["verdict"]
 
 
+@pytest.mark.real
 def test_a_target_that_damages_its_own_journal_gives_a_pack(write: Any, tmp_path: Path) -> None:
     """Events of any type, a pipe, a link or a broken dump in the run directory: there is always a
     verdict.
@@ -311,7 +360,7 @@ def test_a_folder_that_is_not_a_run_directory_is_refused(folder: str, tmp_path: 
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_healthy_compile_on_an_overloaded_machine_is_not_a_hang(tmp_path: Path) -> None:
     """Six processes spin on the target's only CPU, and the stall is only six seconds."""
     usual = os.sched_getaffinity(0)

@@ -45,7 +45,7 @@ def with_no_network(tmp_path: Path) -> dict[str, str]:
 
 
 @needs_it
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) -> None:
     """Class and inputs are chosen, sizes are those that were set, and the network is not used."""
     done = reprokit(
@@ -95,7 +95,7 @@ def inputs_of(run_dir: Path, graph: dict[str, object]) -> str:
 
 
 @needs_it
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "more", "kind", "inputs"),
     [
@@ -126,7 +126,7 @@ def test_images_and_sound(
 
 
 @needs_it
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> None:
     """A local config.json is taken as it is; what would not fit in memory is compiled on fake
     weights.
@@ -160,7 +160,7 @@ def test_a_configuration_file_and_weights_that_do_not_fit(tmp_path: Path) -> Non
     assert done.json["peak_rss_bytes"] < 4 << 30
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @needs_it
 def test_models_lists_the_types_and_the_arguments(tmp_path: Path) -> None:
     """All types; of one type the class, its size, and which fields the options set."""
@@ -223,7 +223,6 @@ def test_an_interpreter_without_transformers(tmp_path: Path) -> None:
 
 
 @needs_it
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_failure_is_reduced_from_the_model(tmp_path: Path) -> None:
     """A bug in the lowering of one operator is minimized from the recorded graph to a program

@@ -189,7 +189,7 @@ def changed(what: str, path: Path, count: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) -> None:
     """Different types, deep nesting, huge numbers, surrogates and missing keys in any JSON file
     give a one-line error and no defect.
@@ -197,7 +197,7 @@ def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) 
     changed("packs", Path(captured.json["pack"]), 150)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
 def test_other_kinds_of_packs_with_one_changed_value(
     kind: str, captured: CallResult, tmp_path: Path
@@ -241,7 +241,7 @@ def test_other_kinds_of_packs_with_one_changed_value(
     changed("packs", pack, 40)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: CallResult) -> None:
     """The same holds for each JSON file and journal of a run directory; a file may be a folder, and
     a folder a file.

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import jsonschema
@@ -32,7 +33,10 @@ from reprokit.host.pipeline.capture_result import CaptureResult
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented, parse_documents
 from tests.support.processes import restore_signals
-from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command
+from tests.support.recordings import Recorder
+from tests.support.reprokit_calls import reprokit, reprokit_command
+
+from .test_minimize import SMALL
 
 PUBLISHED = ROOT / "docs" / "reference" / "reprokit.schema.json"
 
@@ -136,19 +140,28 @@ def test_json_behind_two_dashes_is_of_the_program() -> None:
     assert (done.status, done.out) == (2, "")
 
 
+def pack_with_repro(write: Any, recorded: Recorder) -> str:
+    """Return the pack of a failure with a proved repro."""
+    target = f"{write('erf.py', SMALL)}:make"
+    done = recorded(target, "--budget", "60", name="a-proved-repro", REPROKIT_MINIMIZE="1")
+    assert done.json["repro"], done.out
+    return str(done.json["pack"])
+
+
 def test_check_without_a_program_is_skipped_with_the_reason(
-    wrong_result: CallResult, tmp_path: Path
+    write: Any, recorded: Recorder, tmp_path: Path
 ) -> None:
     """The exit code is that for git, and stdout has an answer and the error."""
-    words = ("--same-as", wrong_result.json["pack"], "--exit-zero-if", "bug", "--json")
+    pack = pack_with_repro(write, recorded)
+    words = ("--same-as", pack, "--exit-zero-if", "bug", "--json")
     done = reprokit("check", tmp_path / "none.py", *words)
     assert (done.status, done.json["answer"]) == (125, "unresolved")
     assert "none.py" in done.json["error"]["message"]
 
 
-def test_a_pack_without_consent_has_its_own_code(wrong_result: CallResult) -> None:
+def test_a_pack_without_consent_has_its_own_code(write: Any, recorded: Recorder) -> None:
     """A program can tell that ``--yes`` is missing."""
-    done = reprokit("replay", wrong_result.json["pack"], "--json")
+    done = reprokit("replay", pack_with_repro(write, recorded), "--json")
     assert (done.status, done.json["error"]["code"]) == (2, "consent")
 
 

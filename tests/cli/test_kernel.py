@@ -38,7 +38,7 @@ exit 255
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_table_has_the_compiling_architectures_and_the_remedies(write: Any) -> None:
     """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies
     are tried.
@@ -73,7 +73,7 @@ def test_the_table_has_the_compiling_architectures_and_the_remedies(write: Any) 
     assert done.json["versions"] == {str(old): "12.4, V12.4.131"}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_kernel_that_aborts_does_not_affect_the_others(write: Any) -> None:
     """LLVM ends the process for an architecture for which it cannot select an instruction; the
     other cells are reported.
@@ -92,7 +92,7 @@ exec sleep 1000
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_kernel_that_hangs_and_one_that_takes_all_memory(write: Any) -> None:
     """The stage that hangs is named, and the next cell does not wait for the sleeping child."""
     slow = write("ptxas", SLEEPS)
@@ -132,7 +132,7 @@ assert torch.allclose(y, x * 2.5 + 3), "a simulated device computes nothing"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
     """Each configuration of each kernel is compiled alone, with the functions that it reads;
     nothing is launched, and no GPU is used.
@@ -147,7 +147,7 @@ def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_command_that_needs_only_triton_is_minimized(write: Any, tmp_path: Path) -> None:
     """Everything that the failure does not need is removed, and the form of Triton is filled in."""
     text = ADD.replace(

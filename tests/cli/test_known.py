@@ -102,7 +102,7 @@ def _capture(script: Path, tmp_path: Path, *words: str | Path) -> CallResult:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_capture_names_a_known_failure(tmp_path: Path) -> None:
     """Its model and its sizes are others than those of the entry; the issue gets a comment."""
     script = tmp_path / "train.py"
@@ -121,7 +121,7 @@ def test_a_capture_names_a_known_failure(tmp_path: Path) -> None:
     assert path.read_text().startswith("The failure of this issue occurs here: `exception: ")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_team_has_its_own_entries(own_catalogue: Path, tmp_path: Path) -> None:
     """An option, or the configuration file, names the folder; other failures are not known."""
     script = tmp_path / "own.py"

@@ -20,7 +20,7 @@ from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import reprokit
 
 from ..hangs.kinds import EXPECTED
-from .test_attach import attach_to_kind
+from .test_attach import attach_to_ranks
 
 
 def entry(number: int, name: str = "all_reduce", **fields: Any) -> dict[str, Any]:
@@ -200,6 +200,7 @@ def test_plain_pickles_are_read(protocol: int) -> None:
             safe_pickle.read_plain_pickle(data[:cut])
 
 
+@pytest.mark.real
 def test_a_real_dump_of_gloo_is_read(tmp_path: Path) -> None:
     """Four real ranks, of which one is slow: the place is the user's line."""
     subprocess.run(
@@ -219,10 +220,12 @@ def test_a_real_dump_of_gloo_is_read(tmp_path: Path) -> None:
     assert done.status == 1 and done.out.startswith(f"rank {odd} did not call all_gather"), done.out
 
 
-@pytest.mark.slow
-def test_the_packs_of_two_nodes_are_merged(tmp_path: Path) -> None:
+@pytest.mark.real
+def test_the_packs_of_two_nodes_are_merged(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """attach on each node writes the positions of its ranks; here both are on one machine."""
-    done, _ = attach_to_kind("gloo_eager", tmp_path)
+    done = attach_to_ranks(tmp_path_factory)
     assert done.json["verdict"]["cause"] in EXPECTED["gloo_eager"][0]
     pack = Path(done.json["pack"])
     (tmp_path / "nodes").mkdir()
@@ -263,7 +266,7 @@ def test_positions_decide_without_dumps() -> None:
     assert merged.odd == (2,) and merged.without_data == (2,)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_packs_of_two_nodes_show_which_graph_differs(tmp_path: Path) -> None:
     """Each node captures its own ranks; rank 1 compiles one more addition in its second graph."""
     program = tmp_path / "rank.py"
@@ -271,7 +274,7 @@ def test_the_packs_of_two_nodes_show_which_graph_differs(tmp_path: Path) -> None
         "import os, torch\n"
         "import torch.distributed as dist\n"
         "rank = int(os.environ['RANK'])\n"
-        f"place = 'file://{tmp_path}/store'\n"
+        f"place = {f'file://{tmp_path}/store'!r}\n"
         "dist.init_process_group('gloo', init_method=place, rank=rank, world_size=2)\n"
         "torch.compile(lambda x: x.sin(), backend='eager')(torch.ones(3))\n"
         "torch.compile(lambda x: x.cos() + rank if rank else x.cos(), backend='eager')(torch.ones(3))\n"

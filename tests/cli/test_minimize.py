@@ -154,7 +154,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_command_is_reduced_to_one_operation(captured: CallResult) -> None:
     """The recorded graph is cut, the custom backend is part of the program, and the repro is
     proved.
@@ -192,7 +192,7 @@ def test_a_command_is_reduced_to_one_operation(captured: CallResult) -> None:
     assert eager.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("kind", "does"),
     [
@@ -229,7 +229,6 @@ def test_hangs_and_crashes_are_reduced_too(
     assert survivors_after_wait(mark) == []
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_slow_compile_is_reduced(tmp_path: Path, write: Any) -> None:
     """The capture's deadline makes it a slow compile; a shorter deadline does so in the smaller
@@ -263,7 +262,6 @@ COUNTED = """import os
 FLAKY = SMALL.replace("if any(", COUNTED)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
     """The failure occurs in two of three runs: one passing probe is not trusted. The repro compiles
@@ -313,7 +311,6 @@ torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write: Any) -> None:
     """Each second process fails, however often it compiles, and all of them with five threads."""
@@ -332,7 +329,7 @@ def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write:
     assert any(f"it uses {threads} OpenMP threads" in note for note in minimized["notes"])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     tmp_path: Path, write: Any
 ) -> None:
@@ -374,7 +371,7 @@ def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> 
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_pack_is_replayed_and_checked(captured: CallResult, tmp_path: Path, write: Any) -> None:
     """replay and check compare signatures, in both directions; a different failure is not the bug;
     125 means no answer.
@@ -437,7 +434,7 @@ def unreduced(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_pack_that_no_longer_fails_is_reported(unreduced: CallResult) -> None:
     """Where the failure is fixed, replay reports "not reproduced"; where nothing is compiled, it
     reports that it cannot tell.
@@ -450,7 +447,7 @@ def test_a_pack_that_no_longer_fails_is_reported(unreduced: CallResult) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_untrusted_pack_is_shown_before_it_runs(captured: CallResult) -> None:
     """On a terminal the program is shown, and runs only after a yes; without a terminal, --yes is
     needed.
@@ -474,7 +471,7 @@ def test_an_untrusted_pack_is_shown_before_it_runs(captured: CallResult) -> None
     assert child.returncode == 2 and "def picky(" in err and "nothing was run" in err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_pack_is_minimized_on_a_different_machine(unreduced: CallResult, tmp_path: Path) -> None:
     """A capture without minimization, on a machine without the script: the graphs in the pack are
     enough.
@@ -490,7 +487,7 @@ def test_a_pack_is_minimized_on_a_different_machine(unreduced: CallResult, tmp_p
     assert text.strip() in reprokit("show", small.json["pack"], "--file", "issue.md").out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_interrupted_reduction_keeps_the_best_and_is_resumed(
     unreduced: CallResult, tmp_path: Path
 ) -> None:
@@ -524,7 +521,7 @@ def test_an_interrupted_reduction_keeps_the_best_and_is_resumed(
     assert answers.read_text().count("\n") >= before
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_reprokit_that_is_killed_leaves_nothing_running(
     unreduced: CallResult, tmp_path: Path
 ) -> None:
@@ -547,7 +544,7 @@ def test_a_reprokit_that_is_killed_leaves_nothing_running(
     assert "erf" in (folder / "best.py").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_whole_program_of_a_pack_is_shown(captured: CallResult, tmp_path: Path) -> None:
     """A pack whose metadata or older repro hides a program: the program is shown or refused, and
     never runs unseen.
@@ -646,7 +643,7 @@ def test_a_failure_that_cannot_be_minimized_is_reported(tmp_path: Path, write: A
     ), done.json
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_budget_excludes_the_proof(tmp_path: Path, write: Any) -> None:
     """The budget includes the start of the server and the search for a first program. In the worst
     case, the result is that program without a reduction.

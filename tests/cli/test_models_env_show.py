@@ -26,7 +26,7 @@ def test_models_lists_the_zoo() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_env_prints_the_environment_of_a_pack() -> None:
     """The facts, the text of collect_env, and why something is missing; secrets and names are
     redacted.

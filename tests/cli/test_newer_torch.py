@@ -10,7 +10,7 @@ from tests.support.environments import ROOT
 from tests.support.renamed_torch import VERSION, make_renamed_torch
 from tests.support.reprokit_calls import reprokit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 NOT_RECORDED = {
     "the begin of a phase",

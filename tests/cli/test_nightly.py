@@ -105,11 +105,16 @@ matrix = { environment = ["here", "gone"] }
     return shared_call(tmp_path_factory, "night", make)
 
 
+reads_the_night = pytest.mark.real(
+    "the first of these tests makes the nightly run, with captures, a reduction and a proof"
+)
+
+
 def place_of(night: CallResult) -> Path:
     return Path(night.err)
 
 
-@pytest.mark.slow
+@reads_the_night
 def test_the_options_of_the_user_are_not_for_the_jobs_of_a_nightly_run(night: CallResult) -> None:
     """A capture in the folder of the suite is refused, by its reprokit.toml and by a variable; the
     jobs of the nightly run there were not.
@@ -121,7 +126,7 @@ def test_the_options_of_the_user_are_not_for_the_jobs_of_a_nightly_run(night: Ca
     assert night.json["groups"]["new"][0]["repro_lines"]
 
 
-@pytest.mark.slow
+@reads_the_night
 def test_a_nightly_run_reports_new_bugs(night: CallResult) -> None:
     """One bug in two cells, with a proved repro and a pack; the missing environment makes the
     nightly run fail.
@@ -148,7 +153,7 @@ def test_a_nightly_run_reports_new_bugs(night: CallResult) -> None:
     assert [(j / "minimized.json").exists() for j in jobs].count(True) == 1
 
 
-@pytest.mark.slow
+@reads_the_night
 def test_the_report_is_repeated_and_bugs_are_merged_and_muted(night: CallResult) -> None:
     """report, mute, split, merge, export, import and prune, as text and as JSON."""
     where = place_of(night)
@@ -188,7 +193,7 @@ def test_the_report_is_repeated_and_bugs_are_merged_and_muted(night: CallResult)
     )
 
 
-@pytest.mark.slow
+@reads_the_night
 def test_the_page_in_a_browser(night: CallResult, browser: Browser) -> None:
     """A real Chromium opens the page from a file, without a network: search and filters hide the
     bugs that do not match, and the table of all runs leads to the report of a run.
@@ -225,7 +230,7 @@ def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.P
         child.communicate()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_killed_nightly_run_is_continued(tmp_path: Path) -> None:
     """SIGKILL ends all that runs; the next start runs the remaining jobs and no finished one."""
     folder, mark = tmp_path, uuid.uuid4().hex
@@ -250,7 +255,7 @@ def test_a_killed_nightly_run_is_continued(tmp_path: Path) -> None:
     assert len([*(folder / "reprokit-nightly" / "nights").iterdir()]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_interrupted_nightly_run_is_continued(tmp_path: Path) -> None:
     """Ctrl-C ends what runs, exits with 130, and leaves a report of the finished jobs."""
     folder, mark = tmp_path, uuid.uuid4().hex
@@ -267,7 +272,7 @@ def test_an_interrupted_nightly_run_is_continued(tmp_path: Path) -> None:
     assert (folder / "reprokit-nightly" / "report.html").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_nightly_runs_at_once(tmp_path: Path) -> None:
     """The second run gets one line and exit code 2; meanwhile a report can read the ledger."""
     marked(tmp_path, ("a", 300))
@@ -276,13 +281,13 @@ def test_two_nightly_runs_at_once(tmp_path: Path) -> None:
         second = reprokit("nightly", "run", "suite.toml", cwd=tmp_path)
         assert second.status == 2
         assert re.fullmatch(
-            r"reprokit: \S+ is in use by process \d+ on \S+; wait for it, or .*\n", second.err
+            r"reprokit: .+ is in use by process \d+ on \S+; wait for it, or .*\n", second.err
         )
         report = reprokit("nightly", "report", "--json", cwd=tmp_path)
         assert report.json["lost"][0]["why"] == "not run yet"
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """On a full disk the nightly run stops with one line; when there is space, it continues at the
     same point.
@@ -318,7 +323,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", disk], check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_damaged_ledger_is_rebuilt(tmp_path: Path) -> None:
     """A ledger that cannot be read stops the nightly run with one line; after it is moved away, the
     results in the folders are imported.
@@ -459,7 +464,7 @@ for job in sorted(p for p in mine.parent.iterdir() if p != mine and not (p / "jo
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_target_that_forges_results_of_others(tmp_path: Path) -> None:
     """Results, folders and pipes that a job leaves for later jobs are moved away and reported; all
     jobs run, now and in the next nightly run.
@@ -486,7 +491,7 @@ def test_a_target_that_forges_results_of_others(tmp_path: Path) -> None:
     assert len([*(tmp_path / "reprokit-nightly" / "quarantine").glob("*-result.json")]) >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_target_that_leaves_garbage(tmp_path: Path) -> None:
     """A file that the target wrote in the position of a result is not a result; the nightly run
     ends, and the other results are unchanged.
@@ -521,7 +526,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_interrupt_leaves_no_daemon(tmp_path: Path) -> None:
     """After Ctrl-C, processes that left the target's session have exited too."""
     mark = uuid.uuid4().hex
@@ -684,6 +689,7 @@ def test_errors_in_a_suite_name_line_and_key(tmp_path: Path, text: str, words: s
     assert "\n" not in str(error.value) and str(path) in str(error.value)
 
 
+@pytest.mark.real
 def test_init_writes_a_valid_suite(tmp_path: Path) -> None:
     """The suite that init writes is valid, and init does not overwrite a suite."""
     done = reprokit("nightly", "init", "--json", cwd=tmp_path)

@@ -30,7 +30,7 @@ from tests.support.slurm import Cluster, cluster, wait_for
 
 from .test_nightly import marked, marks
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,7 @@ def test_a_killed_runner_finds_its_jobs(slurm: Cluster, tmp_path: Path) -> None:
     assert b"submitted" not in err
 
 
+@pytest.mark.long
 def test_a_submission_that_was_not_noted_is_found(slurm: Cluster, tmp_path: Path) -> None:
     """If the runner is killed between sbatch and the record of its ids, the array is found by its
     name.
@@ -159,6 +160,7 @@ def test_preempted_and_requeued(slurm: Cluster, tmp_path: Path) -> None:
     assert survivors_after_wait(mark) == []
 
 
+@pytest.mark.long
 def test_a_node_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     """The node fails with all its processes; Slurm requeues the job when the node is reported down,
     and the result arrives.

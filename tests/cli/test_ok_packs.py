@@ -10,7 +10,7 @@ from reprokit.host.pack import reader
 from tests.support.reprokit_calls import reprokit
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_on_fake_weights_leaves_a_report_and_nothing_to_file(tmp_path: Path) -> None:
     """The target was compiled and not executed. There is no issue and no repro, and each command
     that needs one says so in one line.

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from reprokit.host.pack import reader
-from tests.support.environments import clean_environ
+from tests.support.environments import TORCH_FOLDER, clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
 LIBRARY = """
@@ -123,7 +122,7 @@ def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
     return ablation
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("change", "kind", "line"),
     [
@@ -150,7 +149,7 @@ def test_a_pass_that_raises_or_rewrites_wrongly(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("make", "kind", "line"),
     [
@@ -180,7 +179,7 @@ def test_a_backend_of_the_program(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("real", "fake", "kind", "phase", "says"),
     [
@@ -250,13 +249,12 @@ def test_without_an_ablation_nobody_is_responsible_for_a_custom_backend(
     assert "Compiled code gives different results than eager" in issue
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_an_operator_of_a_real_library_is_in_the_repro(tmp_path: Path) -> None:
     """The repro needs no library: the fake kernel takes the place of the kernel in C++."""
     source, library, script = (tmp_path / n for n in ("op.cpp", "libop.so", "train.py"))
     source.write_text(LIBRARY)
-    root = Path(torch.__file__).parent
+    root = TORCH_FOLDER
     headers = (root / "include", root / "include/torch/csrc/api/include")
     words = [*(f"-I{header}" for header in headers), f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
     subprocess.run(

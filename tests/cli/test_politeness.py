@@ -135,7 +135,7 @@ def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) ->
     assert printed.read_text().split() == ["ready", "saving", "saved"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("how", ["stall", "deadline"])
 def test_a_run_that_reprokit_stops_can_save_first(how: str, write: Any, tmp_path: Path) -> None:
     """In a hang inside the compiler the main thread can still run Python: its SIGTERM handler runs,
@@ -155,7 +155,7 @@ def test_a_run_that_reprokit_stops_can_save_first(how: str, write: Any, tmp_path
     assert (done.run_dir / "logs" / "stdout.txt").read_text().split() == ["saving", "saved"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_program_that_cannot_run_a_handler_gets_no_grace_period(
     write: Any, tmp_path: Path
 ) -> None:

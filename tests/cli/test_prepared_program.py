@@ -55,7 +55,7 @@ def attach(pid: int, folder: Path, **variables: str) -> CallResult:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_its_journal_says_for_how_long_it_has_hung_and_in_which_pass(tmp_path: Path) -> None:
     """The first answer is the verdict: the observation does not have to last for --stall."""
     (tmp_path / "work").mkdir()
@@ -76,7 +76,7 @@ def test_its_journal_says_for_how_long_it_has_hung_and_in_which_pass(tmp_path: P
     assert again.json["verdict"] == verdict
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_it_writes_its_stacks_on_a_signal_if_they_cannot_be_read(tmp_path: Path) -> None:
     """REPROKIT_WATCH=1 has the same effect, in a program that does not know reprokit."""
     with program("-c", HANG, cwd=tmp_path, REPROKIT_WATCH="1") as process:
@@ -88,7 +88,7 @@ def test_it_writes_its_stacks_on_a_signal_if_they_cannot_be_read(tmp_path: Path)
     assert "in __call__" in done.json["verdict"]["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.real("it compiles for as long as it is observed")
 def test_a_compile_that_goes_on_is_no_hang(tmp_path: Path) -> None:
     """Events of the journal are progress, also where the stacks look the same."""
     code = """

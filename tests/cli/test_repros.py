@@ -70,7 +70,7 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Pat
     assert "candidate" in packed_again.out and "\nrepro " not in packed_again.out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_targets_own_files_are_in_its_repro(write: Any, tmp_path: Path) -> None:
     """A module next to the target becomes part of the program; one that is imported at run time is
     reported as missing.
@@ -111,7 +111,7 @@ def test_the_targets_own_files_are_in_its_repro(write: Any, tmp_path: Path) -> N
     assert import_line in text
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
     write: Any, tmp_path: Path
 ) -> None:
@@ -140,7 +140,7 @@ def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
     assert sentence in issue and text.strip() in issue and "def make():" in text
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
     write: Any, tmp_path: Path
 ) -> None:
@@ -206,7 +206,7 @@ FACTOR, DRAWN = 3, Drawn()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, tmp_path: Path) -> None:
     """The script is not run again, so its graph is reduced: the repro has the operator, its fake
     kernel, the constant of another file, and no other node.
@@ -224,7 +224,7 @@ def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, tmp_path: 
     assert "factors" not in text and "sin" not in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, tmp_path: Path) -> None:
     """An operator that uses an object with a state has no definition: the graph alone cannot show
     the failure, and the result names the operator and the reason.
@@ -247,7 +247,6 @@ torch.compile(lambda x: (x + 1).var(1))(x)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_wrong_result_of_only_some_values_has_a_repro_with_them(
     write: Any, tmp_path: Path

@@ -15,7 +15,7 @@ from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.reprokit_calls import reprokit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 # sample -> kind, exit code, start of the title, words in the stderr of the repro
 SAMPLES = {

@@ -80,7 +80,6 @@ def shown(done: CallResult) -> str:
     return show.out
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_an_exponential_compile_is_named_and_a_deadline_is_reported(
     target: Path, tmp_path: Path
@@ -139,7 +138,7 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_reported(
     assert (replayed.status, replayed.json["answer"]) == (0, "same"), replayed.out + replayed.err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     """Exit code 0, the law in the sentence, and a row for each size on the terminal.
 
@@ -154,7 +153,7 @@ def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     assert "linear" in row or "n log n" in row, row
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> None:
     """A failure is the verdict then, and it says how many sizes were measured."""
     done = reprokit(
@@ -175,7 +174,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
     """Each value is used twice: Inductor on torch 2.13 writes the whole chain once for each use."""
     sample = ROOT / "samples" / "superlinear_compile.py"

@@ -122,7 +122,7 @@ print("source:", inspect.getsource(f).count("return"), "__file__" in globals())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     """The blocks become a program, which fails as reported. The comment has the smallest program,
     the responsible part and the known issue. Nothing else is in the folder but the results.
@@ -144,7 +144,7 @@ def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     assert inside == {"0-1", "program.py"}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_comment_says_what_the_proof_shows(tmp_path: Path) -> None:
     """A program that cannot be reduced is not called the smallest one, and has its own proof."""
     (tmp_path / "issue.md").write_text(CAUGHT)
@@ -154,7 +154,7 @@ def test_the_comment_says_what_the_proof_shows(tmp_path: Path) -> None:
     assert "The program of the issue has this failure (12 lines, it fails in 2 of 2 " in comment
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: Path) -> None:
     """The program raises the same error in eager, so the report of torch.compile is different."""
     (tmp_path / "issue.md").write_text(IN_EAGER_TOO)
@@ -169,7 +169,7 @@ def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: P
     assert again.json["verdict"]["responsible"] == "unknown", again.json["verdict"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_report_from_a_notebook_runs_as_a_cell(tmp_path: Path) -> None:
     """``__main__`` has no file, and linecache knows the source. So a pass says something."""
     (tmp_path / "issue.md").write_text(NOTEBOOK)
@@ -180,7 +180,7 @@ def test_a_report_from_a_notebook_runs_as_a_cell(tmp_path: Path) -> None:
     assert "Run as a notebook runs a cell" in Path(result["comment"]).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stranger_sees_nothing_and_a_pass_needs_two_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

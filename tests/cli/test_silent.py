@@ -25,7 +25,7 @@ def capture(*words: str | Path, **more: str) -> CallResult:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
     wrong_result: CallResult,
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
     assert departs in (wrong_result.run_dir / "verdict.json").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_ablation_of_a_wrong_result_is_in_the_issue(wrong_result: CallResult) -> None:
     """The issue has the ablation as a sentence with its evidence, and the label of the
     maintainers.
@@ -72,7 +72,7 @@ def test_the_ablation_of_a_wrong_result_is_in_the_issue(wrong_result: CallResult
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -> None:
     """The repro has a few lines that need only torch: both runs, and an assertion that names the
     difference.
@@ -91,19 +91,19 @@ def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_results_leave_no_trace_of_the_users_data(wrong_result: CallResult) -> None:
     """The results of the runs are deleted after the comparison and never packed."""
     assert not list(Path(wrong_result.json["run_dir"]).rglob("*.pt"))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_comparison_and_its_location_are_restored(wrong_result: CallResult) -> None:
     """A second judgement of the run directory runs nothing and has all data."""
     assert_judged_alike(wrong_result)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_calls_that_were_not_compared_are_counted(write: Any, tmp_path: Path) -> None:
     """Calls beyond the limit are counted, so a partial comparison does not look complete."""
     text = (
@@ -162,7 +162,7 @@ def make():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("name", FAIR)
 def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
     name: str, write: Any, tmp_path: Path
@@ -178,7 +178,7 @@ def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
     assert says in (done.run_dir / "verdict.json").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_gradients_are_compared(write: Any, tmp_path: Path) -> None:
     """A wrong backward pass with a correct forward pass is reported as a gradient."""
     text = """
@@ -221,7 +221,7 @@ def make():
     assert done.json["signature"]["title"].endswith("numbers of the backward")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
     """The verdict has the function, the guard, the changing value and the user's line; with the
     index in a tensor the run is healthy.
@@ -252,7 +252,6 @@ class Net(torch.nn.Module):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_path: Path) -> None:
     """The reduced program recompiles for the same reason, and fails by itself."""
@@ -277,7 +276,7 @@ def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_pa
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     write: Any, tmp_path: Path
 ) -> None:
@@ -307,7 +306,7 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     assert seen[0].json["signature"] == seen[1].json["signature"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) -> None:
     """Graph breaks fail with fullgraph, beyond a budget, and if nothing was compiled; otherwise
     they are only reported.
@@ -366,7 +365,7 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
     ), checked.out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
     """The process of the program has the results, not the launcher, which also imports torch."""
     child = SAMPLES / "wrong_result.py"
@@ -395,7 +394,7 @@ assert {check}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("error", "check", "kind", "words"),
     [
@@ -445,7 +444,7 @@ def make_unsteady():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_compiled_code_that_differs_from_itself_is_named(write: Any, tmp_path: Path) -> None:
     """The compiled program gives other wrong results each time; eager agrees with itself."""
     file = write("noisy.py", NOISY)

@@ -102,7 +102,7 @@ def capture(*words: str | Path, **environ: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**environ))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: Path) -> None:
     """The target trains, moves itself and has tied weights; each of its kernels is compiled
     alone.
@@ -131,7 +131,7 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     assert "async_compile.triton(" in code and "_scaled_dot_product_flash_attention" in code
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> None:
     """Nothing can be timed or recorded, and the code is still generated from the templates of
     Triton.
@@ -155,7 +155,6 @@ def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_failure_on_a_simulated_gpu_is_minimized_on_it(write: Any, tmp_path: Path) -> None:
     """The probes and the proof also simulate the GPU."""
@@ -181,7 +180,6 @@ def test_a_failure_on_a_simulated_gpu_is_minimized_on_it(write: Any, tmp_path: P
     assert "simulated device: NVIDIA A100" in issue and "--gpu a100" in issue
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_kernel_that_ptxas_refuses_is_minimized_without_torch(write: Any, tmp_path: Path) -> None:
     """The installed ptxas does not know the architecture."""
@@ -238,7 +236,7 @@ def test_a_kernel_that_ptxas_refuses_is_minimized_without_torch(write: Any, tmp_
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
     """The graph changes a cache; the error of torch, which a repro requests, has the same verdict,
     and a static address is healthy.
@@ -294,7 +292,7 @@ def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -
     assert "torch sees no GPU here" in reprokit("env", "--gpu").err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_missing_requirement_of_the_simulation_is_named(write: Any, tmp_path: Path) -> None:
     """Triton is missing, or a torch without CUDA has no C++ compiler."""
     folder = tmp_path / "without"
@@ -339,7 +337,7 @@ def calls():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "symbol"),
     [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")],
@@ -371,7 +369,7 @@ def test_a_call_of_a_driver_is_a_gap_of_reprokit(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_gap_that_the_program_catches_is_not_a_failure(write: Any, tmp_path: Path) -> None:
     """An exception that the program catches is not a failure."""
     target = f"{write('stream.py', STREAM)}:swallows"
@@ -401,7 +399,7 @@ def calls():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_target_that_needs_a_device_gets_a_one_line_verdict(write: Any, tmp_path: Path) -> None:
     """A model that reads device memory while it is built, and an operator of an extension that only
     a device can run, give a one-line verdict.

@@ -103,7 +103,7 @@ def interrupted_at(
         process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(("stage", "number"), [(s, SIGNALS[n % 3]) for n, s in enumerate(STAGES)])
 def test_an_interrupt_at_any_stage(
     stage: str, number: signal.Signals, write: Any, tmp_path: Path

@@ -40,7 +40,7 @@ def stalls(done: CallResult) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "kernel"])
 def test_a_healthy_program_that_waits_is_neither_stopped_nor_called_a_hang(
     kind: str, tmp_path: Path
@@ -94,7 +94,7 @@ def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
     assert f"    {script}:3 in <module>" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_on_stall_end_stops_a_program_that_waits_outside_the_compiler(
     write: Any, tmp_path: Path
 ) -> None:
@@ -114,7 +114,7 @@ print("went on", flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_on_stall_report_does_not_stop_a_compile(write: Any, tmp_path: Path) -> None:
     """A custom backend that sleeps is reported as inside the compiler, and its program ends
     normally.
@@ -127,7 +127,7 @@ def test_on_stall_report_does_not_stop_a_compile(write: Any, tmp_path: Path) -> 
     assert (done.run_dir / "logs" / "stdout.txt").read_text() == "went on\n"
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("tool", ["", os.devnull])
 def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
     tool: str, write: Any, tmp_path: Path
@@ -147,7 +147,7 @@ def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
     assert "native.py:4 in backend" in verdict["detail"] and "No progress for" in verdict["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, tmp_path: Path) -> None:
     """The user set a deadline and the program sleeps: unknown, idle."""
     script = write("waits.py", SLEEPS.format(s=1000))
@@ -160,7 +160,7 @@ def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, tmp_path: Pat
     assert "is not a hang of the compiler" in done.json["verdict"]["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_dumps_before_the_hang_do_not_mark_frames_as_moved(write: Any, tmp_path: Path) -> None:
     """A sample during the import, long before the hang: report, terminal and signature agree that
     nothing advanced since then.

@@ -8,8 +8,6 @@ import gzip
 import json
 import random
 import struct
-import subprocess
-import sys
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.core.judge.signature import ALGORITHM
-from tests.support import damaged_files
+from tests.support import damaged_files, warm_processes
 from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import CallResult
 
@@ -78,10 +76,18 @@ def zipped(data: bytes, level: int = 6) -> bytes:
 
 def zeros(megabytes: int) -> bytes:
     """Return a file of zeros whose stream is truncated."""
-    engine = zlib.compressobj(6, wbits=31)
-    parts = [engine.compress(header(b"zeros", megabytes << 20))]
-    parts += [engine.compress(bytes(1 << 20)) for _ in range(megabytes)]
-    return b"".join([*parts, engine.flush()])
+    head, block = header(b"zeros", megabytes << 20), bytes(1 << 20)
+    engine = zlib.compressobj(6, wbits=-15)
+    parts = [engine.compress(head) + engine.flush(zlib.Z_FULL_FLUSH)]
+    # after a full flush, the same input gives the same output
+    parts += [engine.compress(block) + engine.flush(zlib.Z_FULL_FLUSH)] * megabytes
+    check = zlib.crc32(head)
+    for _ in range(megabytes):
+        check = zlib.crc32(block, check)
+    size = len(head) + (megabytes << 20)
+    return b"".join(
+        [b"\x1f\x8b\x08\0\0\0\0\0\0\3", *parts, engine.flush(), struct.pack("<LL", check, size)]
+    )
 
 
 def many(count: int, name: Callable[[int], bytes]) -> bytes:
@@ -158,23 +164,10 @@ STREAMS: dict[str, Callable[[], bytes]] = {
 
 
 def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
-    """Call reprokit under limits that begin after the start of the interpreter."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.support.limited_call",
-            str(megabytes),
-            str(seconds),
-            *map(str, words),
-        ],
-        cwd=ROOT,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
+    """Call reprokit under limits that begin in a process that has imported it."""
+    row = [str(megabytes), str(seconds), *map(str, words)]
+    done = warm_processes.run_command_line(
+        row, ROOT, clean_environ(), 300, "tests.support.limited_call"
     )
     assert "Traceback" not in done.stderr and "defect" not in done.stderr, done.stderr
     assert done.returncode in (0, 1, 2), (done.returncode, done.stderr)

@@ -53,7 +53,7 @@ def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**more))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
     """One machine compiles the graphs of all ranks, and no rank waits for another; the repro says
     how it is launched.
@@ -117,7 +117,7 @@ def make(size=16):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("size", "scale", "same"),
     [
@@ -147,7 +147,6 @@ def test_only_ranks_that_may_differ_are_traced(
     assert len(traced) == 4 - len(same or [])
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path: Path) -> None:
     """The repro has a fake process group and distributed tensors; it needs no launcher."""
@@ -170,7 +169,7 @@ def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path:
     ), text
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     """Each rank has a journal, its part of the weights and the same results; the program of a
     failure is launched in the same way.
@@ -219,7 +218,7 @@ def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     assert again.stdout.count("is in: 0;") == 2, again.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_model_that_cannot_be_split_gives_a_one_line_error(write: Any, tmp_path: Path) -> None:
     """Too few GPUs, a command, or one rank get one line; a model without a plan runs, and the
     report says so.

@@ -13,7 +13,7 @@ import pytest
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 LISTENER = """
 import logging, sys, threading, traceback, warnings

@@ -62,7 +62,7 @@ def repro_of(done: CallResult) -> str:
     return Path(done.json["repro"]).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("condition", "change", "line", "sentence"),
     [
@@ -106,7 +106,6 @@ def test_a_descriptor_is_tried_first(
         assert not [name for name in pack.getnames() if "private" in name]
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> None:
     """Of 200 integers, the repro has the two that the failure needs; other inputs are drawn."""
@@ -121,7 +120,7 @@ def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> 
     assert minimized["proof"]["hits"] == minimized["proof"]["runs"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path: Path) -> None:
     """Half of all draws show this failure, so the repro has a seed, and the result names it."""
     condition = "t.is_floating_point() and t.flatten().argmin() > t.numel() // 2"
@@ -133,7 +132,7 @@ def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path:
     assert minimized["proof"]["answer"] == "same"
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("call", "where"),
     [

@@ -141,7 +141,7 @@ def ask(port: int, path: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_lost_request_is_a_lock_up_and_idle_is_not(tmp_path: Path) -> None:
     """Bursts and idle times are not reported, and from them the watch learns that the port answers.
     A request without an answer is reported, with a pack; the second is known, and the server goes
@@ -175,7 +175,7 @@ def test_a_lost_request_is_a_lock_up_and_idle_is_not(tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == ["events.jsonl", "lock-up-001"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_worker_below_a_launcher_locks_up(tmp_path: Path) -> None:
     """A launcher that waits for an idle worker is idle. A worker in a deadlock is reported."""
     out = tmp_path / "out"
@@ -194,8 +194,7 @@ def test_a_worker_below_a_launcher_locks_up(tmp_path: Path) -> None:
     assert "in hold" in found["reason"] and found["is_new"] and not found["pack"]
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_compile_that_hangs_is_reported_with_its_phase(tmp_path: Path) -> None:
     """The watch of a command reports a hang in a pass, and the signal to reprokit ends both."""
     script = tmp_path / "script.py"
@@ -263,8 +262,7 @@ dist.barrier()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real("torchrun and its two ranks import torch")
 def test_a_rank_of_torchrun_that_hangs_is_named(tmp_path: Path) -> None:
     """The watch of torchrun reports the rank that the other waits for, and torchrun ends its
     workers when the watch is ended.
@@ -392,7 +390,7 @@ LATER_STUCK = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_folder_that_is_gone_does_not_hide_a_lock_up(is_file: bool, tmp_path: Path) -> None:
     """A deleted folder is created again; a file in its place is named in the report."""
@@ -413,8 +411,15 @@ def test_a_folder_that_is_gone_does_not_hide_a_lock_up(is_file: bool, tmp_path: 
     assert f"process {process.pid} has not moved for" in line and "Not a directory" in line
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", WAITING)
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "simple queue",
+        pytest.param("standard input", marks=pytest.mark.long),
+        pytest.param("event", marks=pytest.mark.long),
+    ],
+)
 def test_an_idle_process_has_not_locked_up(kind: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (tmp_path / "idle.py").write_text(WAITING[kind])

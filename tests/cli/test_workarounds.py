@@ -24,7 +24,7 @@ def make():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_lowering_is_left_out_as_a_lowering(write: Any, tmp_path: Path) -> None:
     """No pass is named relu; a failure that the workaround itself causes offers no code to copy."""
     target = f"{write('relu.py', RELU)}:make"

@@ -63,7 +63,7 @@ if __name__ == "__main__":
 """Two wrong results of Inductor on torch 2.13 (pytorch#198101 and pytorch#197829) in one graph."""
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("name", BEGINS)
 @pytest.mark.long
 def test_a_factory_and_a_command_have_one_signature(
@@ -87,7 +87,6 @@ def test_a_factory_and_a_command_have_one_signature(
     assert_judged_alike(command)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_of_two_wrong_operators_the_repro_has_the_one_in_the_signature(
     write: Any, tmp_path: Path

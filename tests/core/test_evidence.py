@@ -10,7 +10,7 @@ import keyword
 import re
 import tokenize
 from collections import Counter
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules import not_private
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.torch_words import WORDS
+from tests.support.environments import TORCH_FOLDER
 
 FOLDERS = (
     "_inductor _dynamo _functorch fx nn optim _higher_order_ops _decomp _refs distributed export"
@@ -44,17 +45,16 @@ def code(text: str) -> list[str]:
     return [token.string for token in kept if token.type not in quoted]
 
 
-@pytest.mark.torch
+@pytest.mark.skipif(
+    not metadata.version("torch").startswith("2.13."), reason="the words are those of torch 2.13"
+)
 def test_the_words_are_those_of_torch() -> None:
     """The words of code are those in the sources of torch, without the names of people in
     comments.
     """
-    torch = pytest.importorskip("torch", minversion="2.13")
-    if not torch.__version__.startswith("2.13."):
-        pytest.skip("the words are those of torch 2.13")
     counts: Counter[str] = Counter()
     for folder in FOLDERS:
-        for path in (Path(torch.__file__).parent / folder).rglob("*.py"):
+        for path in (TORCH_FOLDER / folder).rglob("*.py"):
             text = re.sub(r"TODO\s*\([^)]*\)|@\w+|\w+@", "", path.read_text(errors="replace"))
             counts.update({w.lower() for w in re.findall(r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", text)})
     assert {w for w, files in counts.items() if files >= MIN_FILES and 3 <= len(w) <= 14} == WORDS

@@ -35,10 +35,10 @@ assert x
 PASSING = FAILING.replace('"=" * f(x)', '"1"')
 
 
-def _run(text: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    path = tmp_path / "test_one.py"
-    path.write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
+def _run(tmp_path: Path, **texts: str) -> subprocess.CompletedProcess[str]:
+    for name, text in texts.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
@@ -47,11 +47,11 @@ def test_a_test_fails_where_the_bug_is_and_passes_where_it_is_not(
     parts: object, tmp_path: Path
 ) -> None:
     """A crash would end the test runner, so its program is in a process of its own."""
-    for program, status in ((FAILING, 1), (PASSING, 0)):
-        _, plain = unit_tests.unit_tests(program, parts, "a note")  # type: ignore[arg-type]
-        done = _run(plain.text, tmp_path)
-        assert done.returncode == status, done.stdout
-        assert ("SyntaxError" in done.stdout) == bool(status)
+    _, failing = unit_tests.unit_tests(FAILING, parts, "a note")  # type: ignore[arg-type]
+    _, passing = unit_tests.unit_tests(PASSING, parts, "a note")  # type: ignore[arg-type]
+    done = _run(tmp_path, failing=failing.text, passing=passing.text)
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
+    assert "SyntaxError" in done.stdout and "FAILED test_failing.py::" in done.stdout
 
 
 def test_the_text_has_the_style_of_pytorch() -> None:
@@ -84,7 +84,7 @@ def test_a_machine_that_cannot_show_the_failure_skips_the_test(
     check = 'import sys\nif True:\n    print("x")\n    raise SystemExit(77)\n'
     program = FAILING.replace("import sys\n", check)
     _, plain = unit_tests.unit_tests(program, parts, "a note")  # type: ignore[arg-type]
-    done = _run(plain.text, tmp_path)
+    done = _run(tmp_path, one=plain.text)
     assert "1 skipped" in done.stdout, done.stdout
 
 

@@ -22,7 +22,7 @@ from tests.gpu.conftest import GpuCheck
 from tests.support.environments import ROOT
 from tests.support.judge_again import assert_judged_alike
 
-pytestmark = [pytest.mark.slow, pytest.mark.triton]
+pytestmark = [pytest.mark.real, pytest.mark.triton]
 PROGRAMS = Path(__file__).parent / "programs.py"
 ZOO = {
     "llama-tiny": (),

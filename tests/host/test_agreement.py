@@ -81,8 +81,7 @@ def test_each_kind_of_disagreement_is_a_sentence() -> None:
         assert any(row.startswith(words) for row in rows), rows
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real("it compiles for the CPU and for a simulated GPU")
 @pytest.mark.triton
 def test_a_run_is_compared_with_its_simulation(tmp_path: Path) -> None:
     """The graphs agree, Triton kernels are generated in the simulation only, and the verdict has

@@ -14,7 +14,7 @@ from reprokit.host.request.target import parse_target
 SLOW_BUILD = "import time\n\ndef make():\n    time.sleep(1000)\n"
 
 
-@pytest.mark.torch
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("compiled_run_was_in", "answer"), [("stage:call-0", ""), ("stage:build", "hangs")]
 )

@@ -27,7 +27,7 @@ run.
 """
 
 
-@pytest.mark.torch
+@pytest.mark.real
 def test_an_assertion_uses_the_values_that_showed_the_failure(tmp_path: Path) -> None:
     """With the usual seed the program passes, so it begins with the seed of the compared runs."""
     parts = Identity("wrong-result", "", "numbers")

@@ -23,7 +23,7 @@ from reprokit.host.probe import client, fresh_process
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from tests.support.processes import survivors_after_wait
 
-pytestmark = pytest.mark.torch
+pytestmark = pytest.mark.real
 
 NOTHING = Signature("", "", ALGORITHM)
 COMPILE = (
@@ -160,7 +160,6 @@ def test_children_that_leave_the_group_are_killed(server: client.ProbeServer) ->
     assert survivors_after_wait(mark) == []
 
 
-@pytest.mark.slow
 def test_probes_that_run_at_once_do_not_disturb_each_other(server: client.ProbeServer) -> None:
     """Each has its own end. The strays of one are killed while the other runs, and a cancelled one
     is ended at once.
@@ -216,7 +215,6 @@ def test_each_probe_has_its_own_compiler_cache(server: client.ProbeServer) -> No
     assert server.run_program(look, ProbeLimits(60.0))[0].exit_status == 0
 
 
-@pytest.mark.slow
 def test_a_killed_server_is_restarted(tmp_path: Path) -> None:
     """The running probe is reported as lost, and the next one runs."""
     with client.ProbeServer(tmp_path, sys.executable, "aot") as server:
@@ -259,7 +257,6 @@ print("gradient", x.grad is not None)
 """
 
 
-@pytest.mark.slow
 def test_a_failure_in_a_backward_graph_builds_no_forward(tmp_path: Path) -> None:
     """The forward graph is compiled up to the phase, so a failure in it shows too, and then runs
     without compilation.

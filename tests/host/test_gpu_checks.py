@@ -122,8 +122,7 @@ def test_machine_code_does_not_depend_on_names(tmp_path: Path) -> None:
         cubins.machine_code(tmp_path / "d.cubin")
 
 
-@pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.real
 def test_without_a_device_each_check_is_skipped_with_the_reason(tmp_path: Path) -> None:
     """The command of the nox session succeeds, and writes no results."""
     path = tmp_path / "gpu.json"

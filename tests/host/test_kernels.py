@@ -20,7 +20,6 @@ from reprokit.host.run.observation_reader import Journals
 from ..cli.test_kernel import ADD
 
 
-@pytest.mark.slow
 @pytest.mark.triton
 def test_a_compiled_kernel_is_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,8 +54,7 @@ def test_a_missing_folder_is_not_an_error(tmp_path: Path, monkeypatch: pytest.Mo
     assert compiler_cache.delete_partial_headers() == 0
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_capture_reports_and_removes_incomplete_headers(tmp_path: Path, headers: Path) -> None:
     """Incomplete files from before are reported, and those of a target that is killed at its
     deadline are removed too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from reprokit.host.minimize.proofs import proof
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 
-pytestmark = pytest.mark.torch
+FRESH = pytest.mark.real("each run of a proof is a new process that imports torch")
 
 PROGRAM = """
 import torch
@@ -37,7 +38,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> CandidateResult:
     folder = tmp_path_factory.mktemp("watched") / "run"
     text = PROGRAM.format(error="KeyError")
     found = run_in_fresh_process(text, sys.executable, folder, Signature("", "", ALGORITHM), LIMITS)
-    return run_in_fresh_process(text, sys.executable, folder, found.signature, LIMITS)
+    return dataclasses.replace(found, answer=same_failure.SAME)
 
 
 def prove(
@@ -49,12 +50,12 @@ def prove(
         folder,
         watched.signature,
         LIMITS,
-        proof.ProofRuns(cores=2),
+        proof.ProofRuns(cores=2, max_tries=1),
         watch=None if forked is None else lambda text: forked,
     )
 
 
-@pytest.mark.slow
+@FRESH
 def test_a_forked_watched_run_is_one_of_the_runs(tmp_path: Path, watched: CandidateResult) -> None:
     """Two plain runs and one in eager confirm it, and no fresh process is watched."""
     proved = prove(tmp_path, "KeyError", watched, watched)
@@ -62,7 +63,7 @@ def test_a_forked_watched_run_is_one_of_the_runs(tmp_path: Path, watched: Candid
     assert proved.eager == "passes" and not os.path.exists(tmp_path / "watched")
 
 
-@pytest.mark.slow
+@FRESH
 def test_a_forked_child_that_shares_a_failure_is_noticed(
     tmp_path: Path, watched: CandidateResult
 ) -> None:
@@ -74,7 +75,7 @@ def test_a_forked_child_that_shares_a_failure_is_noticed(
     assert (tmp_path / "watched").exists()
 
 
-@pytest.mark.slow
+@FRESH
 def test_without_a_forked_child_a_fresh_process_is_watched(
     tmp_path: Path, watched: CandidateResult
 ) -> None:

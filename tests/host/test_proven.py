@@ -215,7 +215,7 @@ def test_a_missing_dependency_of_a_program_is_named(tmp_path: Path) -> None:
     )
     (tmp_path / "data.pt").touch()
     assert str(tmp_path / "data.pt") in stand_alone.user_file_named_in(
-        f"import torch\ntorch.load('{tmp_path}/data.pt')\n"
+        f"import torch\ntorch.load({str(tmp_path / 'data.pt')!r})\n"
     )
     for text in (
         "x = '/no/such/file'",

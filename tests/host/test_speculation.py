@@ -217,7 +217,6 @@ print("interrupted", ended)
 """
 
 
-@pytest.mark.slow
 def test_an_interrupt_at_any_moment_ends_the_search() -> None:
     """No lock stays locked, and no thread goes on. A search that hangs would end by its time."""
     done = subprocess.run(

@@ -14,7 +14,8 @@ from reprokit.host.request import command_line
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command
 from reprokit.integrations import notebook_command, run_notebook
-from tests.support.environments import ROOT, clean_environ
+from tests.support import warm_processes
+from tests.support.environments import ROOT
 from tests.support.reprokit_calls import reprokit
 
 
@@ -114,7 +115,6 @@ def test_a_capture_of_a_notebook_is_repeated_by_its_name() -> None:
     )
 
 
-@pytest.mark.torch
 def test_wrong_use_of_a_notebook_is_refused(tmp_path: Path) -> None:
     """The command line gives one line and exit code 2, and runs nothing."""
     good = write_notebook(tmp_path / "good.ipynb", "open('ran', 'w')")
@@ -148,8 +148,7 @@ for cell in (
 """
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real
 def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     """%%reprokit runs the cell and the inputs that --cells names in a new process, prints the verdict
     and the pack, and the kernel goes on. Messages name the input and the line, and modules of the kernel's folder
@@ -157,11 +156,8 @@ def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     """
     (tmp_path / "kernel.py").write_text(IN_IPYTHON)
     (tmp_path / "neighbour.py").write_text("")
-    environ = clean_environ(IPYTHONDIR=str(tmp_path / "ipython"))
-    command = [sys.executable, "kernel.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
-    )
+    place = {"IPYTHONDIR": str(tmp_path / "ipython")}
+    done = warm_processes.run_torch_program(tmp_path / "kernel.py", cwd=tmp_path, **place)
     assert done.returncode == 0, done.stderr
     assert "--cells '7': '7' names no inputs before In[3]" in done.stdout
     assert "exception in codegen: KeyError was raised" in done.stdout, done.stdout

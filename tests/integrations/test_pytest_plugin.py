@@ -45,8 +45,7 @@ def outcomes(path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.slow
-@pytest.mark.torch
+@pytest.mark.real("it captures an exception, a hang and a crash of a suite")
 def test_a_suite_continues_to_its_end_and_names_its_packs(tmp_path: Path) -> None:
     """With two workers of xdist, an exception, a hang and a crash under torch.compile leave packs
     of the right kinds, a failure without torch.compile leaves none, healthy tests pass, and the

@@ -1,5 +1,5 @@
-"""Run in each interpreter that tests start: make it end quickly, refuse torch to a test without the
-marker ``torch``, and hide Triton from a test without the marker ``triton``.
+"""Run in each interpreter that tests start: make it end quickly, refuse torch to a quick test, and
+hide Triton from a test without the marker ``triton``.
 """
 
 import atexit
@@ -18,7 +18,7 @@ class RefuseTorch:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name == "torch":
-            raise ModuleNotFoundError("this test needs the marker 'torch'", name=name)
+            raise ModuleNotFoundError("this test needs the marker 'real'", name=name)
 
 
 if os.environ.get("TESTS_REFUSE_TORCH"):

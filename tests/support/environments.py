@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,8 +17,15 @@ import filelock
 from reprokit.host.system import compiler_cache
 
 ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "tests" / "recorded"
+"""The run directories of recorded captures, see tests/support/recordings.py."""
 SITE = ROOT / "tests" / "site"
 """A folder on PYTHONPATH whose sitecustomize makes interpreters end quickly."""
+
+_torch = importlib.util.find_spec("torch")
+assert _torch is not None and _torch.origin is not None
+TORCH_FOLDER = Path(_torch.origin).parent
+"""The folder of the installed torch; finding it imports nothing."""
 
 _FIRST_COMPILE = "import torch; torch.compile(lambda x: x.sin() + 1)(torch.ones(4))"
 

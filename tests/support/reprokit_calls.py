@@ -17,7 +17,7 @@ from typing import Any
 import filelock
 import pytest
 
-from tests.support import json_documents
+from tests.support import json_documents, warm_processes
 from tests.support.environments import clean_environ
 
 CALL_TIMEOUT_S = 900
@@ -58,20 +58,32 @@ def reprokit(
     timeout_s: float = CALL_TIMEOUT_S,
     **more: Any,
 ) -> CallResult:
-    """Call reprokit and wait for it. The call itself must never print a traceback."""
-    command = reprokit_command(*map(str, words))
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=env or clean_environ(),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        **more,
-    )
+    """Call reprokit and wait for it. The call itself must never print a traceback.
+
+    With ``more`` arguments of ``subprocess.run`` it is a new process, otherwise a child of a server.
+    """
+    row = [*map(str, words)]
+    env = env or clean_environ()
+    if more:
+        done = subprocess.run(
+            reprokit_command(*row),
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            **more,
+        )
+    else:
+        done = warm_processes.run_command_line(row, cwd, env, timeout_s)
+    return check_answer(row, done)
+
+
+def check_answer(words: list[str], done: subprocess.CompletedProcess[str]) -> CallResult:
+    """Check what is true of each call, and return how it ended."""
     assert_repro_is_proven(done.stdout)
-    json_documents.assert_documented([*map(str, words)], done.stdout)
+    json_documents.assert_documented(words, done.stdout)
     if "--" not in words:
         assert "Traceback (most recent call last)" not in done.stderr, done.stderr
     return CallResult(done.returncode, done.stdout, done.stderr)

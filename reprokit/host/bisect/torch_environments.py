@@ -242,6 +242,7 @@ def _build(
             python,
             "install",
             "--no-input",
+            "--no-compile",  # Python compiles what is imported, which is a quarter of torch
             "--progress-bar",
             "off",
             *packages,

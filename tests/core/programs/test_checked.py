@@ -8,12 +8,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-import torch
 
 from reprokit.core.reduce import assertions
 from reprokit.core.shared.result_comparison import Difference
-
-pytestmark = pytest.mark.torch
 
 OUTPUT = Difference(0, "output", "values", "compiled")
 ARGUMENT = Difference(0, "argument[0]", "values", "compiled")
@@ -71,6 +68,8 @@ class Entered:
 
 
 def run(text: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     def enter(f: Any, *_: Any, **options: Any) -> Entered:
         return Entered(lambda *args: wrong(f, args))
 
@@ -83,6 +82,7 @@ def right(f: Any, args: Any) -> Any:
     return f(*args)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("text", "difference", "wrong"),
     [

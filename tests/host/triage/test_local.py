@@ -69,7 +69,6 @@ def test_a_gpu_is_used_by_one_run() -> None:
         lock.close()
 
 
-@pytest.mark.slow
 def test_a_run_sees_only_its_own_gpu(tmp_path: Path) -> None:
     """A run sees only its own GPU; a job that needs more GPUs than the machine has fails with a
     message.
