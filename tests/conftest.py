@@ -45,6 +45,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ and sys.dont_write_bytecode:
     compileall.compile_dir(environments.ROOT / "reprokit", quiet=1)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the modules of real tests, which import torch, where only quick ones run."""
+    is_real = any(collection_path == environments.ROOT / f for f in requirements.REAL_FOLDERS)
+    return True if is_real and config.option.markexpr == requirements.QUICK else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Add and check markers. Put the tests with torch first in the share of each worker, so that

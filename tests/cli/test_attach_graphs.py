@@ -27,7 +27,23 @@ HAS_REMOTE_EXEC = hasattr(sys, "remote_exec")
 pytestmark = pytest.mark.skipif(
     shutil.which("gdb") is None and not HAS_REMOTE_EXEC, reason="needs gdb or Python 3.14"
 )
+EXTENDED_STATE = "Couldn't write extended state status"
+"""What gdb 13 says on a processor with AMX, whose registers it cannot write."""
 with_gdb = pytest.mark.skipif(HAS_REMOTE_EXEC, reason="Python 3.14 needs no gdb")
+
+
+@pytest.fixture(scope="module")
+def calls_inside() -> None:
+    """Skip a test if gdb cannot call a function in a process on this processor."""
+    if HAS_REMOTE_EXEC:
+        return
+    with subprocess.Popen(["sleep", "100"]) as process:
+        words = ["gdb", "-batch", "-p", str(process.pid), "-ex", "call (int) getpid()"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+        process.kill()
+    if EXTENDED_STATE in done.stdout + done.stderr:
+        pytest.skip(f"gdb cannot call a function in a process here: {EXTENDED_STATE}")
+
 
 COMPILING = """
 import json, os, sys, threading, time
@@ -111,6 +127,7 @@ def single_pages(pid: int) -> int:
     return count
 
 
+@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["main", pytest.param("thread", marks=pytest.mark.long)])
 def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: Path) -> None:
@@ -154,6 +171,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.real
 def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     """Dynamo has compiled it already, so no function that compiles it is on the stack."""
@@ -166,6 +184,7 @@ def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     assert "torch.set_grad_enabled(False)" in text
 
 
+@pytest.mark.usefixtures("calls_inside")
 def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
     """After the deadline the call does nothing, also when the thread goes on later."""
     run = run_folder(tmp_path)
@@ -205,6 +224,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.usefixtures("calls_inside")
 def test_signals_do_not_break_the_process(tmp_path: Path) -> None:
     """A signal during a call of gdb once left the process with the wrong registers. The process
     does not use torch, and torch is not imported into it.
@@ -305,6 +325,7 @@ def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2 and "apt install gdb" in done.stderr, done.stderr
 
 
+@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.long
 def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path: Path) -> None:
     """The graph of a process that nobody watched is reduced and proved, and the process goes on."""

@@ -36,10 +36,14 @@ ranks = [subprocess.Popen(sys.argv[1:], env={**environ, "RANK": rank}) for rank 
 sys.exit(max(rank.wait() for rank in ranks))
 """
 """Start two ranks of a program, which meet at a free port."""
-REAL = ("native_spin", "worker_sleep", "phase:bw_lowering")
+REAL = (
+    "native_spin",
+    "worker_sleep",
+    "phase:bw_lowering",
+    pytest.param("stopped", marks=pytest.mark.long),
+)
 RECORDED = (
     "native_lock",
-    "stopped",
     "memory",
     "deadlock",
     "pipe",
@@ -105,7 +109,8 @@ def test_cause_and_phase(kind: str, tmp_path: Path) -> None:
     done = capture(kind, tmp_path, env=env)
     check_pack(kind, done)
     assert survivors(env["HANG_MARK"]) == []
-    assert_judged_alike(done)
+    if kind != "stopped":  # a dump that failed leaves no file
+        assert_judged_alike(done)
     if kind == "phase:bw_lowering":
         work = done.json["verdict"]["work"]
         assert work["direction"] == "backward" and work["node"].startswith("node ")
@@ -200,9 +205,11 @@ def test_py_spy_that_does_not_work(tmp_path: Path) -> None:
     check_other_tool(capture("python_loop", tmp_path / "out", env=env))
 
 
-def test_py_spy_that_hangs(tmp_path: Path, recorded: Recorder) -> None:
+@pytest.mark.long
+def test_py_spy_that_hangs(tmp_path: Path) -> None:
     """Then the stacks are faulthandler's too, and the report says it."""
-    check_other_tool(recorded(*words_of("python_loop"), **broken_py_spy("hangs", tmp_path)))
+    env = broken_py_spy("hangs", tmp_path)
+    check_other_tool(capture("python_loop", tmp_path / "out", env=env))
 
 
 @pytest.mark.real("it reads the stacks of a thousand threads")

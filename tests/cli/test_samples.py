@@ -13,9 +13,9 @@ import pytest
 from reprokit.host.pack import reader
 from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
-from tests.support.reprokit_calls import reprokit
-
-pytestmark = pytest.mark.real
+from tests.support.recordings import Recorder
+from tests.support.reprokit_calls import CallResult, reprokit
+from tests.support.warm_processes import run_torch_program
 
 # sample -> kind, exit code, start of the title, words in the stderr of the repro
 SAMPLES = {
@@ -53,28 +53,78 @@ def test_every_sample_is_listed() -> None:
     assert {p.stem for p in (ROOT / "samples").glob("*.py")} == set(SAMPLES) | set(ELSEWHERE)
     for name, file in ELSEWHERE.items():
         text = (Path(__file__).parent / file).read_text()
-        assert f"{name}.py" in text and "assert_judged_alike(" in text
+        assert f"{name}.py" in text
+        assert "assert_judged_alike(" in text or "recorded(" in text
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_sample(name: str, tmp_path: Path) -> None:
-    """The sample gives a pack, and the program of the pack gives the same failure."""
-    kind, status, title, words = SAMPLES[name]
+def words_of(name: str) -> list[str]:
+    """Return the words of the capture of a sample."""
+    sample = ROOT / "samples" / f"{name}.py"
+    return [f"{sample}:make", "--stall", "15", "--timeout", "300"]
+
+
+@pytest.mark.real("it builds C++, and runs the candidate in a new interpreter")
+def test_sample(tmp_path: Path) -> None:
+    """The sample of a crash gives a pack, and the program of the pack gives the same failure."""
     environ = clean_environ()
-    if name == "crash":
-        del environ["TORCHINDUCTOR_CACHE_DIR"]  # a user's run deletes its cache at its end
-    done = reprokit(
-        "capture",
-        ROOT / "samples" / f"{name}.py:make",
-        "--stall",
-        "15",
-        "--timeout",
-        "300",
-        "--output-dir",
-        tmp_path,
-        "--json",
-        env=environ,
+    del environ["TORCHINDUCTOR_CACHE_DIR"]  # a user's run deletes its cache at its end
+    words = (*words_of("crash"), "--output-dir", tmp_path, "--json")
+    done = reprokit("capture", *words, env=environ)
+    check_sample("crash", done)
+    assert_judged_alike(done)
+    result = done.json
+    again = subprocess.run(
+        [sys.executable, result["candidate"]],
+        capture_output=True,
+        text=True,
+        env=clean_environ(),
+        check=False,
     )
+    assert again.returncode not in (0, 2)
+    assert result["verdict"]["work"] == {"kernel": result["traits"]["kernel"]}
+    assert "diagonal" in result["traits"]["kernel"]
+    assert "cpp_fused_" in result["verdict"]["reason"]
+
+
+def recorded_sample(name: str, recorded: Recorder) -> CallResult:
+    return recorded(*words_of(name), name=f"sample-{name}")
+
+
+@pytest.mark.parametrize("name", sorted({*SAMPLES} - {"crash"}))
+def test_recorded_sample(name: str, recorded: Recorder) -> None:
+    """The sample gives a pack with all parts."""
+    done = recorded_sample(name, recorded)
+    pack = check_sample(name, done)
+    result = done.json
+    if name == "hang":
+        line = (ROOT / "samples" / "hang.py").read_text().splitlines().index(
+            "        with lock, lock:"
+        ) + 1
+        assert result["verdict"]["responsible"] == "user", result["verdict"]
+        assert result["verdict"]["responsible_place"].endswith(f"hang.py:{line}")
+        assert f"hang.py:{line}. Please do not file it" in pack.files["issue.md"].decode()
+        refused = reprokit("issue", result["pack"])
+        assert refused.status == 1 and "in your own code at" in refused.out
+        assert {"py-spy", "faulthandler"} <= {
+            n.split("-", 1)[1].rsplit("-", 1)[0]
+            for n in pack.files
+            if n.startswith("stacks/") and n[7].isdigit()
+        }
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["exception_inductor", "cpp_compile_error"])
+def test_the_candidate_of_a_sample_fails(name: str, recorded: Recorder, tmp_path: Path) -> None:
+    """The program of the pack gives the failure of the sample."""
+    done = recorded_sample(name, recorded)
+    again = run_torch_program(Path(done.json["candidate"]), cwd=tmp_path)
+    assert again.returncode not in (0, 2)
+    assert SAMPLES[name][3] in again.stderr
+
+
+def check_sample(name: str, done: CallResult) -> reader.PackFiles:
+    """Check the verdict and the parts of the pack of a sample."""
+    kind, status, title, _ = SAMPLES[name]
     assert (done.status, done.kind) == (status, kind), done.out + done.err
     result = done.json
     assert result["signature"]["title"].startswith(title)
@@ -131,37 +181,10 @@ def test_sample(name: str, tmp_path: Path) -> None:
     assert set(signature) - set(result["signature"]) == {"parts", "explain"}
     if kind in ("exception", "crash", "hang"):
         assert pack.read_json("observation.json")["eager"] == "passes"
-    if kind in ("exception", "crash"):
-        again = subprocess.run(
-            [sys.executable, result["candidate"]],
-            capture_output=True,
-            text=True,
-            env=clean_environ(),
-            check=False,
-        )
-        assert again.returncode not in (0, 2)
-        assert words in again.stderr
-    assert_judged_alike(done)
-    if name == "crash":
-        assert result["verdict"]["work"] == {"kernel": result["traits"]["kernel"]}
-        assert "diagonal" in result["traits"]["kernel"]
-        assert "cpp_fused_" in result["verdict"]["reason"]
-    if name == "hang":
-        line = (ROOT / "samples" / "hang.py").read_text().splitlines().index(
-            "        with lock, lock:"
-        ) + 1
-        assert result["verdict"]["responsible"] == "user", result["verdict"]
-        assert result["verdict"]["responsible_place"].endswith(f"hang.py:{line}")
-        assert f"hang.py:{line}. Please do not file it" in pack.files["issue.md"].decode()
-        refused = reprokit("issue", result["pack"])
-        assert refused.status == 1 and "in your own code at" in refused.out
-        assert {"py-spy", "faulthandler"} <= {
-            n.split("-", 1)[1].rsplit("-", 1)[0]
-            for n in pack.files
-            if n.startswith("stacks/") and n[7].isdigit()
-        }
+    return pack
 
 
+@pytest.mark.long
 def test_autotuning_reaches_its_deadline(tmp_path: Path) -> None:
     """The run is not a hang: the compiler builds one C++ kernel after the other."""
     sample = ROOT / "samples" / "max_autotune.py"
@@ -178,16 +201,15 @@ def test_autotuning_reaches_its_deadline(tmp_path: Path) -> None:
     assert_judged_alike(done)
 
 
-def test_symmetric_memory_in_a_different_module_is_not_a_compiler_bug(tmp_path: Path) -> None:
+def test_symmetric_memory_in_a_different_module_is_not_a_compiler_bug(recorded: Recorder) -> None:
     """The environment has the path of the C++ compiler that this torch uses."""
     sample = ROOT / "samples" / "symmetric_memory.py"
-    done = reprokit("capture", "--output-dir", tmp_path, "--json", "--", sys.executable, sample)
+    done = recorded("--", sys.executable, sample)
     assert (done.status, done.kind) == (1, "error-in-eager"), done.out
     places = reader.read_pack(Path(done.json["pack"])).read_json("environment.json")[
         "symmetric_memory"
     ]
     assert places["torch.distributed._symmetric_memory"] == "module"
-    assert_judged_alike(done)
 
 
 BUGS = ROOT / "tests" / "bugs"
@@ -195,16 +217,15 @@ BUGS = ROOT / "tests" / "bugs"
 
 @pytest.mark.parametrize(("buried", "sample"), [("buried_exception", "exception_inductor")])
 def test_a_buried_bug_has_the_signature_of_the_small_one(
-    buried: str, sample: str, tmp_path: Path
+    buried: str, sample: str, recorded: Recorder
 ) -> None:
     """The same bug in a larger model has the same signature."""
-    done = reprokit(
-        "capture", BUGS / f"{buried}.py:make", "--output-dir", tmp_path, "--no-trace", "--json"
-    )
+    done = recorded(BUGS / f"{buried}.py:make", "--no-trace")
     assert done.json["signature"]["title"].startswith(SAMPLES[sample][2]), done.out
     assert {"what": "TORCH_TRACE", "why": "disabled by --no-trace"} in done.json["missing"]
 
 
+@pytest.mark.long
 def test_two_threads_that_abort_at_once(tmp_path: Path) -> None:
     """Whatever a second thread leaves of the message, the signature is the same."""
     done = reprokit(

@@ -14,24 +14,32 @@ import pytest
 from reprokit.core.reduce import assertions
 from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
+from tests.support.recordings import Recorder, pack_recording
 from tests.support.reprokit_calls import CallResult, reprokit
 
 SAMPLES = ROOT / "samples"
+COMPARES = {"REPROKIT_COMPARE": "1"}
+SHARED = pytest.mark.real("the first of these tests makes a capture that is reduced and proved")
 
 
 def capture(*words: str | Path, **more: str) -> CallResult:
-    return reprokit(
-        "capture", "--json", *words, env=clean_environ(**{"REPROKIT_COMPARE": "1", **more})
-    )
+    return reprokit("capture", "--json", *words, env=clean_environ(**{**COMPARES, **more}))
 
 
-@pytest.mark.real
+def recorded_wrong_result(recorded: Recorder) -> CallResult:
+    """Return a recorded capture as that of the fixture ``wrong_result``."""
+    steps = {**COMPARES, "REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1"}
+    words = (f"{SAMPLES / 'wrong_result.py'}:make", "--budget", "100")
+    return recorded(*words, name="wrong-result", **steps)
+
+
 def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
-    wrong_result: CallResult,
+    recorded: Recorder,
 ) -> None:
     """float64 decides which side is wrong; the part of the compiler and the pass are in the
     title.
     """
+    wrong_result = recorded_wrong_result(recorded)
     assert (wrong_result.status, wrong_result.kind) == (1, "wrong-result")
     assert (
         wrong_result.json["signature"]["title"]
@@ -59,11 +67,11 @@ def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
     assert departs in (wrong_result.run_dir / "verdict.json").read_text()
 
 
-@pytest.mark.real
-def test_the_ablation_of_a_wrong_result_is_in_the_issue(wrong_result: CallResult) -> None:
+def test_the_ablation_of_a_wrong_result_is_in_the_issue(recorded: Recorder) -> None:
     """The issue has the ablation as a sentence with its evidence, and the label of the
     maintainers.
     """
+    wrong_result = recorded_wrong_result(recorded)
     assert wrong_result.json["ablation"]["label"] == "module: inductor"
     issue = Path(wrong_result.json["issue"]).read_text()
     assert (
@@ -72,11 +80,15 @@ def test_the_ablation_of_a_wrong_result_is_in_the_issue(wrong_result: CallResult
     )
 
 
-@pytest.mark.real
+@SHARED
 def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -> None:
     """The repro has a few lines that need only torch: both runs, and an assertion that names the
     difference.
     """
+    assert (wrong_result.status, wrong_result.kind) == (1, "wrong-result")
+    title = "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
+    assert wrong_result.json["signature"]["title"] == title
+    assert wrong_result.json["ablation"]["label"] == "module: inductor"
     minimized = wrong_result.json["minimized"]
     assert (
         minimized["proof"]["answer"] == "same"
@@ -91,33 +103,30 @@ def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
 
 
-@pytest.mark.real
+@SHARED
 def test_results_leave_no_trace_of_the_users_data(wrong_result: CallResult) -> None:
     """The results of the runs are deleted after the comparison and never packed."""
     assert not list(Path(wrong_result.json["run_dir"]).rglob("*.pt"))
 
 
-@pytest.mark.real
+@SHARED
 def test_a_comparison_and_its_location_are_restored(wrong_result: CallResult) -> None:
     """A second judgement of the run directory runs nothing and has all data."""
     assert_judged_alike(wrong_result)
 
 
-@pytest.mark.real
-def test_calls_that_were_not_compared_are_counted(write: Any, tmp_path: Path) -> None:
+def test_calls_that_were_not_compared_are_counted(write: Any, recorded: Recorder) -> None:
     """Calls beyond the limit are counted, so a partial comparison does not look complete."""
     text = (
         "import torch\ndef make():\n    return {'model': torch.sin, 'calls': [((torch.ones(3),),"
         " {})] * 203}\n"
     )
-    done = capture(
-        f"{write('many.py', text)}:make", "--backend", "eager", "--output-dir", tmp_path / "out"
-    )
+    done = recorded(f"{write('many.py', text)}:make", "--backend", "eager", **COMPARES)
     assert (done.status, done.kind) == (0, "ok"), done.out + done.err
     assert done.json["comparison"]["skipped_calls"] == 3
     assert "3 calls were not compared" in (done.run_dir / "verdict.json").read_text()
     (done.run_dir / "steps" / "comparison.json").unlink()
-    again = reprokit("pack", "--json", done.run_dir)
+    again = pack_recording(done.run_dir, "--json", **COMPARES)
     assert again.kind == "ok" and again.json["comparison"] is None
     assert "comparison with eager" in {row["what"] for row in again.json["missing"]}
 
@@ -162,24 +171,37 @@ def make():
 """
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("name", FAIR)
-def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
-    name: str, write: Any, tmp_path: Path
-) -> None:
-    """Programs that are random, read uninitialized memory, mutate, have no tensors or are wrong in
-    eager give no verdict against the compiler.
-    """
-    backend, body, says = FAIR[name]
-    file = write("target.py", FAIR_TEXT.format(body=body))
-    done = capture(f"{file}:make", "--backend", backend, "--output-dir", tmp_path / "out")
+def write_fair(name: str, write: Any) -> tuple[str, str, str]:
+    """Return the words of a capture of a program that only looks wrong."""
+    backend, body, _ = FAIR[name]
+    return f"{write('target.py', FAIR_TEXT.format(body=body))}:make", "--backend", backend
+
+
+def check_fair(name: str, done: CallResult) -> None:
+    """Check that the verdict is ok and says why."""
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert done.json["comparison"] is not None, done.json["missing"]
-    assert says in (done.run_dir / "verdict.json").read_text()
+    assert FAIR[name][2] in (done.run_dir / "verdict.json").read_text()
 
 
-@pytest.mark.real
-def test_gradients_are_compared(write: Any, tmp_path: Path) -> None:
+@pytest.mark.real("it compares a run with several runs of eager")
+def test_uninitialized_memory_gets_a_clear_statement(write: Any, tmp_path: Path) -> None:
+    """A program that reads uninitialized memory gives no verdict against the compiler."""
+    done = capture(*write_fair("uninitialised", write), "--output-dir", tmp_path / "out")
+    check_fair("uninitialised", done)
+
+
+@pytest.mark.parametrize("name", sorted({*FAIR} - {"uninitialised"}))
+def test_a_program_that_only_looks_wrong_gets_a_clear_statement(
+    name: str, write: Any, recorded: Recorder
+) -> None:
+    """Programs that are random, mutate, have no tensors or are wrong in eager give no verdict
+    against the compiler.
+    """
+    check_fair(name, recorded(*write_fair(name, write), **COMPARES))
+
+
+def test_gradients_are_compared(write: Any, recorded: Recorder) -> None:
     """A wrong backward pass with a correct forward pass is reported as a gradient."""
     text = """
 import torch
@@ -214,27 +236,23 @@ def make():
     return {"model": model, "calls": [((x,), {})], "compile": {"backend": lies}, "train": True}
 """
     file = write("grads.py", text)
-    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    done = recorded(f"{file}:make", **COMPARES)
     assert done.kind == "wrong-result", done.out
     names = {d["name"] for d in done.json["comparison"]["differences"]}
     assert names == {"gradient of argument[0]"}
     assert done.json["signature"]["title"].endswith("numbers of the backward")
 
 
-@pytest.mark.real
-def test_an_integer_of_a_cache_is_the_guard_that_fails(tmp_path: Path) -> None:
+def test_an_integer_of_a_cache_is_the_guard_that_fails(recorded: Recorder) -> None:
     """The verdict has the function, the guard, the changing value and the user's line; with the
     index in a tensor the run is healthy.
     """
-    done = capture(
-        SAMPLES / "kv_cache.py:make", "--output-dir", tmp_path / "broken", REPROKIT_COMPARE="0"
-    )
+    done = recorded(SAMPLES / "kv_cache.py:make", out="broken")
     assert (done.status, done.kind) == (1, "recompile-limit"), done.out
     assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
     assert "the guard that fails is self._current_idx == " in done.json["verdict"]["reason"]
     assert "kv_cache.py:" in done.json["verdict"]["work"]["line"]
-    assert_judged_alike(done)
-    fixed = capture(SAMPLES / "kv_cache.py:make_fixed", "--output-dir", tmp_path / "fixed")
+    fixed = recorded(SAMPLES / "kv_cache.py:make_fixed", out="fixed", **COMPARES)
     assert (fixed.status, fixed.kind) == (0, "ok"), fixed.out
 
 
@@ -306,25 +324,20 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     assert seen[0].json["signature"] == seen[1].json["signature"]
 
 
-@pytest.mark.real
-def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) -> None:
-    """Graph breaks fail with fullgraph, beyond a budget, and if nothing was compiled; otherwise
-    they are only reported.
-    """
+def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, recorded: Recorder) -> None:
+    """Graph breaks fail with fullgraph and beyond a budget; otherwise they are only reported."""
     broken = (
         "import torch\ndef f(x):\n    y = x.sin()\n    torch._dynamo.graph_break()\n    return"
         " y.cos()\ndef make():\n    return f, (torch.ones(3),)\n"
     )
     file = write("breaks.py", broken)
     words = (f"{file}:make", "--backend", "eager")
-    allowed = capture(*words, "--output-dir", tmp_path / "a", REPROKIT_COMPARE="0")
+    allowed = recorded(*words, out="a")
     assert (
         allowed.kind == "ok" and "graph break at" in (allowed.run_dir / "verdict.json").read_text()
     )
-    counted = capture(
-        *words, "--graph-breaks", "0", "--output-dir", tmp_path / "b", REPROKIT_COMPARE="0"
-    )
-    whole = capture(*words, "--fullgraph", "--output-dir", tmp_path / "c", REPROKIT_COMPARE="0")
+    counted = recorded(*words, "--graph-breaks", "0", out="b")
+    whole = recorded(*words, "--fullgraph", out="c")
     assert (counted.status, counted.kind, whole.status, whole.kind) == (
         1,
         "graph-break",
@@ -333,8 +346,15 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
     )
     assert counted.json["signature"] == whole.json["signature"]
     assert "breaks.py:4" in counted.json["verdict"]["reason"]
-    given_up = capture(
-        SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d", REPROKIT_COMPARE="0"
+
+
+@pytest.mark.real
+def test_graph_breaks_fail_if_nothing_was_compiled(write: Any, tmp_path: Path) -> None:
+    """The verdict has the line and the reason, and a repro that reads the counters of Dynamo has
+    the same signature.
+    """
+    given_up = reprokit(
+        "capture", "--json", SAMPLES / "graph_break.py:make", "--output-dir", tmp_path / "d"
     )
     assert (
         given_up.kind == "graph-break"
@@ -365,8 +385,7 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, tmp_path: Path) 
     ), checked.out
 
 
-@pytest.mark.real
-def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
+def test_a_command_is_compared_on_request(write: Any, recorded: Recorder) -> None:
     """The process of the program has the results, not the launcher, which also imports torch."""
     child = SAMPLES / "wrong_result.py"
     launcher = write(
@@ -374,7 +393,7 @@ def test_a_command_is_compared_on_request(write: Any, tmp_path: Path) -> None:
         f"import subprocess, sys, torch\nsubprocess.run([sys.executable, {str(child)!r}],"
         " check=True)\n",
     )
-    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, launcher)
+    done = recorded("--compare", "--", sys.executable, launcher, **COMPARES)
     assert (done.status, done.kind) == (1, "wrong-result"), done.out
     assert done.json["comparison"]["differences"][0]["side"] == "compiled"
 
@@ -394,28 +413,42 @@ assert {check}
 """
 
 
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("error", "check", "kind", "words"),
-    [
-        ("1", "torch.equal(got, f(torch.ones(3)))", "wrong-result", "eager gives 2"),
-        ("0", "graphs == 0", "exception", "without torch.compile the target passes"),
-        ("0", "got.sum() == 7", "error-in-eager", "fails without torch.compile too"),
-    ],
-)
-def test_the_check_of_a_program_is_judged_with_a_run_in_eager(
-    write: Any, tmp_path: Path, error: str, check: str, kind: str, words: str
-) -> None:
-    """A failed assertion of a program shows wrong results, or a difference that no result shows, or
-    an error of the program.
-    """
-    script = write("script.py", OWN_CHECK.format(error=error, check=check))
-    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+def check_own_check(kind: str, words: str, done: CallResult) -> None:
+    """Check the verdict of a program whose own check fails."""
     assert (done.status, done.kind) == (1, kind), done.json["verdict"]
     assert words in done.json["verdict"]["reason"], done.json["verdict"]
     party = {"exception": "unknown", "error-in-eager": "user", "wrong-result": "unknown"}[kind]
     assert done.json["verdict"]["responsible"] == party, done.json["verdict"]
+
+
+@pytest.mark.real
+def test_a_program_that_checks_its_results_is_compared_with_eager(
+    write: Any, tmp_path: Path
+) -> None:
+    """The program is run again without torch.compile, and its wrong results are named."""
+    text = OWN_CHECK.format(error="1", check="torch.equal(got, f(torch.ones(3)))")
+    script = write("script.py", text)
+    done = capture("--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    check_own_check("wrong-result", "eager gives 2", done)
     assert_judged_alike(done)
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "words"),
+    [
+        ("graphs == 0", "exception", "without torch.compile the target passes"),
+        ("got.sum() == 7", "error-in-eager", "fails without torch.compile too"),
+    ],
+)
+def test_the_check_of_a_program_is_judged_with_a_run_in_eager(
+    write: Any, recorded: Recorder, check: str, kind: str, words: str
+) -> None:
+    """A failed assertion of a program shows a difference that no result shows, or an error of the
+    program.
+    """
+    script = write("script.py", OWN_CHECK.format(error="0", check=check))
+    done = recorded("--compare", "--", sys.executable, script, **COMPARES)
+    check_own_check(kind, words, done)
 
 
 NOISY = """
@@ -444,36 +477,32 @@ def make_unsteady():
 """
 
 
-@pytest.mark.real
-def test_compiled_code_that_differs_from_itself_is_named(write: Any, tmp_path: Path) -> None:
-    """The compiled program gives other wrong results each time; eager agrees with itself."""
-    file = write("noisy.py", NOISY)
-    done = reprokit(
-        "capture",
-        "--json",
-        f"{file}:make",
-        "--output-dir",
-        tmp_path / "out",
-        env=clean_environ(REPROKIT_COMPARE="1", REPROKIT_MINIMIZE="1"),
-    )
+def check_noisy(done: CallResult) -> None:
+    """Check that the compiled code, and not eager, is said to differ from itself."""
     assert (done.status, done.kind) == (1, "nondeterministic"), done.out + done.err
     assert done.json["signature"]["title"].startswith("nondeterministic: ")
     assert "different results each time, and eager does not" in done.json["verdict"]["reason"]
+
+
+@pytest.mark.real("it compares several runs with several runs of eager")
+def test_compiled_code_that_differs_from_itself_is_found(write: Any, tmp_path: Path) -> None:
+    """The compiled program gives other wrong results each time; eager agrees with itself."""
+    check_noisy(capture(f"{write('noisy.py', NOISY)}:make", "--output-dir", tmp_path / "out"))
+
+
+def test_compiled_code_that_differs_from_itself_is_named(write: Any, recorded: Recorder) -> None:
+    """The verdict names it, and the repro is proved with runs of eager that pass."""
+    file = write("noisy.py", NOISY)
+    done = recorded(f"{file}:make", **COMPARES, REPROKIT_MINIMIZE="1")
+    check_noisy(done)
     assert done.json["repro"], done.json["missing"]
     proof = done.json["minimized"]["proof"]
     assert proof["hits"] == proof["runs"] and proof["eager"] == "passes", proof
 
 
 def test_eager_that_differs_from_itself_is_not_blamed_on_the_compiler(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
-    file = write("noisy.py", NOISY)
-    done = reprokit(
-        "capture",
-        "--json",
-        f"{file}:make_unsteady",
-        "--output-dir",
-        tmp_path / "out",
-        env=clean_environ(REPROKIT_COMPARE="1"),
-    )
+    """A program whose results are random in eager too gives no verdict against the compiler."""
+    done = recorded(f"{write('noisy.py', NOISY)}:make_unsteady", **COMPARES)
     assert done.kind not in ("nondeterministic", "wrong-result"), done.out

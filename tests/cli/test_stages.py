@@ -103,8 +103,22 @@ def interrupted_at(
         process.kill()
 
 
+REAL: dict[str, Any] = {
+    "run": (),
+    "minimization": pytest.mark.real("it captures a failure, and begins to reduce it"),
+    "packing": (),
+}
+"""The marks of the stages that are interrupted in each run of the tests, one with each signal."""
+
+
 @pytest.mark.real
-@pytest.mark.parametrize(("stage", "number"), [(s, SIGNALS[n % 3]) for n, s in enumerate(STAGES)])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [
+        pytest.param(stage, SIGNALS[n % 3], marks=REAL.get(stage, pytest.mark.long))
+        for n, stage in enumerate(STAGES)
+    ],
+)
 def test_an_interrupt_at_any_stage(
     stage: str, number: signal.Signals, write: Any, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,27 @@ from typing import Any
 import pytest
 
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 from ..waits.kinds import KINDS
+from .test_hangs import RANKS
 
 WAITS = Path(__file__).resolve().parents[1] / "waits" / "kinds.py"
-RANKS = (
-    "import os, subprocess, sys\nranks = [subprocess.Popen(sys.argv[1:], env={**os.environ, 'RANK':"
-    " r}) for r in '01']\nsys.exit(max(r.wait() for r in ranks))"
-)
 STALL_S = "4"
 WAITED_S = "25"
 """Seconds, longer than the stall and the samples during it, also on a busy machine."""
 
 
+def words_of(command: list[str], *words: str) -> list[str]:
+    """Return the words of a capture of a command with a short stall."""
+    return ["--no-trace", "--stall", STALL_S, *words, "--", *command]
+
+
 def capture(folder: Path, command: list[str], *words: str, **more: str) -> CallResult:
     """Capture a command with a short stall."""
-    options = ("--json", "--no-trace", "--stall", STALL_S, "--output-dir", str(folder), *words)
-    return reprokit("capture", *options, "--", *command, env=clean_environ(**more))
+    options = ("--json", "--output-dir", folder, *words_of(command, *words))
+    return reprokit("capture", *options, env=clean_environ(**more))
 
 
 def stalls(done: CallResult) -> list[dict[str, Any]]:
@@ -40,21 +42,17 @@ def stalls(done: CallResult) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "kernel"])
-def test_a_healthy_program_that_waits_is_neither_stopped_nor_called_a_hang(
-    kind: str, tmp_path: Path
-) -> None:
-    """The program prints its last line and exits with status 0; the report has the place and the
-    length of the wait.
-    """
-    command, env = [sys.executable, str(WAITS), kind, "aot_eager", WAITED_S], {}
-    if kind == "barrier":
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
-        env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-        command = [sys.executable, "-c", RANKS, *command]
-    done = capture(tmp_path, command, **env)
+REAL = ("checkpoint", "input")
+
+
+def command_of(kind: str) -> list[str]:
+    """Return the command of a healthy program that waits."""
+    command = [sys.executable, str(WAITS), kind, "aot_eager", WAITED_S]
+    return [sys.executable, "-c", RANKS, *command] if kind == "barrier" else command
+
+
+def check_wait(kind: str, done: CallResult) -> None:
+    """Check that the program ended by itself, and that the report has its wait."""
     assert (done.status, done.kind) == (0, "ok"), done.out
     # two ranks may mix their text and their line ends
     assert (done.run_dir / "logs" / "stdout.txt").read_text().count("done") == (
@@ -68,6 +66,25 @@ def test_a_healthy_program_that_waits_is_neither_stopped_nor_called_a_hang(
     )
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("kind", REAL)
+def test_a_healthy_program_that_waits_is_neither_stopped_nor_called_a_hang(
+    kind: str, tmp_path: Path
+) -> None:
+    """The program prints its last line and exits with status 0; the report has the place and the
+    length of the wait.
+    """
+    check_wait(kind, capture(tmp_path, command_of(kind)))
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in (*REAL, "kernel")])
+def test_more_healthy_programs_that_wait_are_not_called_hangs(
+    kind: str, recorded: Recorder
+) -> None:
+    """The verdict is ok for each way to wait, and the report has the place and the length."""
+    check_wait(kind, recorded(*words_of(command_of(kind))))
+
+
 def issue_evidence(done: CallResult) -> list[str]:
     verdict = json.loads((done.run_dir / "verdict.json").read_text())
     return list(verdict["evidence"])
@@ -79,6 +96,7 @@ SLEEPS = (
 )
 
 
+@pytest.mark.real
 def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
     write: Any, tmp_path: Path
 ) -> None:
@@ -94,13 +112,12 @@ def test_a_stall_outside_the_compiler_is_printed_once_with_its_stack(
     assert f"    {script}:3 in <module>" in done.err
 
 
-@pytest.mark.real
 def test_on_stall_end_stops_a_program_that_waits_outside_the_compiler(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
     """With --on-stall end, silence is a failure: a hang, with its cause."""
     script = write("waits.py", SLEEPS.format(s=1000))
-    done = capture(tmp_path / "out", [sys.executable, str(script)], "--on-stall", "end")
+    done = recorded(*words_of([sys.executable, str(script)], "--on-stall", "end"))
     assert (done.status, done.kind, done.json["verdict"]["cause"]) == (1, "hang", "sleep"), done.out
 
 
@@ -127,20 +144,11 @@ def test_on_stall_report_does_not_stop_a_compile(write: Any, tmp_path: Path) -> 
     assert (done.run_dir / "logs" / "stdout.txt").read_text() == "went on\n"
 
 
-@pytest.mark.real
-@pytest.mark.parametrize("tool", ["", os.devnull])
-def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
-    tool: str, write: Any, tmp_path: Path
-) -> None:
-    """libc's sleep holds the GIL, and any signal ends it: the verdict names the place and the time,
-    with py-spy and with only faulthandler's signal.
-    """
-    script = write("native.py", HANGS.format(body="import ctypes; ctypes.PyDLL(None).sleep(1000)"))
-    done = capture(
-        tmp_path / "out",
-        [sys.executable, str(script)],
-        **({"REPROKIT_PY_SPY": tool} if tool else {}),
-    )
+NATIVE_SLEEP = HANGS.format(body="import ctypes; ctypes.PyDLL(None).sleep(1000)")
+
+
+def check_native_sleep(done: CallResult) -> None:
+    """Check that the verdict names the place and the time."""
     assert (done.status, done.kind) == (1, "hang"), done.out
     verdict = done.json["verdict"]
     assert verdict["phase"] == "backend" and verdict["cause"] == "gil-blocked", verdict
@@ -148,10 +156,24 @@ def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(
 
 
 @pytest.mark.real
-def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, tmp_path: Path) -> None:
+def test_a_native_sleep_that_a_signal_would_end_is_still_a_hang(write: Any, tmp_path: Path) -> None:
+    """libc's sleep holds the GIL, and any signal ends it: the verdict names the place and the time,
+    with only faulthandler's signal.
+    """
+    command = [sys.executable, str(write("native.py", NATIVE_SLEEP))]
+    check_native_sleep(capture(tmp_path / "out", command, REPROKIT_PY_SPY=os.devnull))
+
+
+def test_a_native_sleep_is_a_hang_with_py_spy(write: Any, recorded: Recorder) -> None:
+    """The verdict of the same program is the same with py-spy."""
+    script = write("native.py", NATIVE_SLEEP)
+    check_native_sleep(recorded(*words_of([sys.executable, str(script)])))
+
+
+def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, recorded: Recorder) -> None:
     """The user set a deadline and the program sleeps: unknown, idle."""
     script = write("waits.py", SLEEPS.format(s=1000))
-    done = capture(tmp_path / "out", [sys.executable, str(script)], "--timeout", "20")
+    done = recorded(*words_of([sys.executable, str(script)], "--timeout", "20"))
     assert (done.status, done.kind, done.json["verdict"]["cause"]) == (
         3,
         "unknown",
@@ -160,14 +182,13 @@ def test_an_idle_program_at_its_deadline_is_not_a_hang(write: Any, tmp_path: Pat
     assert "is not a hang of the compiler" in done.json["verdict"]["reason"]
 
 
-@pytest.mark.real
-def test_dumps_before_the_hang_do_not_mark_frames_as_moved(write: Any, tmp_path: Path) -> None:
+def test_dumps_before_the_hang_do_not_mark_frames_as_moved(write: Any, recorded: Recorder) -> None:
     """A sample during the import, long before the hang: report, terminal and signature agree that
     nothing advanced since then.
     """
     body = "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()"
     script = write("hang.py", "import time\ntime.sleep(3)\n" + HANGS.format(body=body))
-    done = capture(tmp_path / "out", [sys.executable, str(script)])
+    done = recorded(*words_of([sys.executable, str(script)]))
     assert done.kind == "hang", done.out
     pack = done.run_dir / "pack"
     model = json.loads((pack / "report.json").read_text())

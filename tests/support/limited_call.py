@@ -14,7 +14,7 @@ import time
 
 from reprokit.cli import main as command_line
 
-ADDITIONS, REFERENCE_S = 1_000_000, 0.03
+ADDITIONS, REFERENCE_S = 200_000, 0.006
 
 
 def slowness() -> float:

@@ -19,6 +19,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -68,6 +69,8 @@ class Recorder:
     name: str
     """The path of the recordings below ``tests/recorded``, without a suffix."""
     count: int = 0
+    outs: set[Path] = dataclasses.field(default_factory=set)
+    """The output folders so far, on which no later capture depends."""
 
     def __call__(
         self, *words: str | Path, name: str = "", out: str = "out", **variables: str
@@ -80,7 +83,8 @@ class Recorder:
         place = Path(self.name).with_name(name) if name else Path(f"{self.name}-{self.count}")
         recording = Recording(RECORDED / f"{place}.tar.xz", self.folder, out)
         row = ["--output-dir", str(self.folder / out), *map(str, words)]
-        digest = _digest(self.folder, row, variables)
+        digest = _digest(self.folder, self.outs, row, variables)
+        self.outs.add(self.folder / out)
         if self.mode == "recorded":
             return recording.restore(digest, variables)
         if self.mode == "record":
@@ -147,13 +151,15 @@ class Recording:
                 rows[name] = path.read_bytes()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replaced = _replacements(self.folder)
-        with tarfile.open(self.path, "w:xz", preset=9) as archive:
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")  # of another worker
+        with tarfile.open(draft, "w:xz", preset=9) as archive:
             for name, data in rows.items():
                 for place, text in replaced:
                     data = data.replace(place.encode(), text.encode())
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
+        draft.replace(self.path)
 
 
 def pack_recording(run_dir: Path, *words: str, **variables: str) -> CallResult:
@@ -192,9 +198,13 @@ def _record_inventory() -> None:
     path.write_text(text.replace(socket.gethostname(), "host"))
 
 
-def _digest(folder: Path, words: list[str], variables: dict[str, str]) -> str:
+def _digest(folder: Path, outs: set[Path], words: list[str], variables: dict[str, str]) -> str:
     """Return a digest of what a capture depends on, wherever the folders are."""
-    files = {str(path): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    files = {
+        str(path): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not outs & {*path.parents}
+    }
     named = [word.split(":")[0] for word in words]
     files |= {name: Path(name) for name in named if "/" in name and Path(name).is_file()}
     files.pop(sys.executable, None)
@@ -264,4 +274,5 @@ def _assert_alike(
 
 
 def _numberless(value: Any) -> Any:
-    return json.loads(re.sub(r"\d+(\.\d+)?", "#", json.dumps(value)))
+    """Return a value without its numbers and without the names of temporary files."""
+    return json.loads(re.sub(r"/tmp/[\w-]+|\d+(\.\d+)?", "#", json.dumps(value)))

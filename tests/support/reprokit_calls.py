@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -126,6 +127,7 @@ def shared_call(
     kept = folder / "result.json"
     with filelock.FileLock(f"{folder}.lock"):
         if not kept.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a call that failed
             folder.mkdir()
             kept.write_text(json.dumps(dataclasses.asdict(call(folder))))
         return CallResult(**json.loads(kept.read_text()))

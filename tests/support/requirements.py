@@ -77,16 +77,19 @@ def set_environment(item: pytest.Item) -> None:
     """Set the variables of the missing markers for the test and its children."""
     _markers_of_running_test.clear()
     _markers_of_running_test.update(marker.name for marker in item.iter_markers())
-    starts_captures = item.config.getoption("--captures") != "recorded"
-    is_recorded = item.get_closest_marker("recorded") is not None
-    _restore(REFUSES_TORCH)
-    if tier_of(item) == QUICK and not (is_recorded and starts_captures):
-        os.environ[REFUSES_TORCH] = "1"
     for marker, variables in UNMARKED_ENVIRONMENT.items():
         for name, value in variables.items():
             _restore(name)
             if item.get_closest_marker(marker) is None:
                 os.environ[name] = value
+    starts_captures = item.config.getoption("--captures") != "recorded"
+    is_recorded = item.get_closest_marker("recorded") is not None
+    _restore(REFUSES_TORCH)
+    if tier_of(item) == QUICK and not (is_recorded and starts_captures):
+        os.environ |= {
+            REFUSES_TORCH: "1",
+            "XDG_CACHE_HOME": str(CACHE_HOME / "reprokit-quick-tests"),
+        }
 
 
 @functools.cache
