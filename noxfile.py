@@ -70,8 +70,8 @@ def versions(session: nox.Session) -> None:
     """
     checks = ("hooks", "kernel", "comparison")
     words = ("--versions", *OLDEST_AND_NEWEST, "--only", *checks, "--compare", "--delete")
-    # a pip.conf may limit the versions, and each environment is used once
-    env = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+    # each environment is used once, and compiles only what it imports
+    env = {"UV_NO_CACHE": "1", "PYTHONDONTWRITEBYTECODE": None}
     session.run(PYTHON, "-m", "benchmarks", "run", "version_matrix", *words, env=env)
 
 

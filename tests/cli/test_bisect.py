@@ -286,6 +286,7 @@ def test_git_bisect_run(captured: CallResult, tmp_path: Path) -> None:
     assert wrong.status == 128 and "--good and --versions cannot be used with --git" in wrong.err
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -301,10 +302,6 @@ def test_git_bisect_run(captured: CallResult, tmp_path: Path) -> None:
             ("--good", "2.9.1", "--bad", "2.10", "--interpreter", "/no/such"),
             "--interpreter /no/such",
         ),
-        (
-            ("--good", "2.9.1", "--bad", "2.10", "--installer", "uv", "--versions", "2.9.2"),
-            "there is no uv",
-        ),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -318,6 +315,7 @@ def test_wrong_usage_is_one_line(
     assert len(lines) == 1 and lines[0].startswith("reprokit: "), done.err
 
 
+@pytest.mark.real
 def test_an_untrusted_pack_runs_only_with_consent(
     captured: CallResult, tmp_path: Path, write: Any
 ) -> None:

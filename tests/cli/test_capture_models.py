@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 
@@ -28,7 +29,7 @@ def events(done: CallResult, name: str) -> list[dict[str, object]]:
     return [r for r in rows if r["ev"] == name]
 
 
-@pytest.mark.real
+@pytest.mark.real("it is the first command of the README, on 40 billion parameters")
 def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
     """48 layers, 41.6 B parameters: Dynamo, AOT Autograd and Inductor run to the end of code
     generation in little memory.
@@ -49,24 +50,10 @@ def test_llama40b_without_weights_gpu_or_network(tmp_path: Path) -> None:
     assert not any("compile_file" in str(n) for n in names), "nothing may be built"
 
 
-@pytest.mark.real
-def test_training_on_fake_weights(tmp_path: Path) -> None:
+def test_training_on_fake_weights(recorded: Recorder) -> None:
     """The forward and backward of two layers of an 8 B model are lowered."""
-    done = reprokit(
-        "capture",
-        "--model",
-        "llama8b",
-        "--layers",
-        "2",
-        "--train",
-        "--weights",
-        "fake",
-        "--sequence-length",
-        "64",
-        "--output-dir",
-        tmp_path,
-        "--json",
-    )
+    words = ("--model", "llama8b", "--layers", "2", "--train", "--weights", "fake")
+    done = recorded(*words, "--sequence-length", "64")
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert [(g["level"], g["backward"]) for g in graphs(done)] == [
         ("dynamo", False),
@@ -76,7 +63,7 @@ def test_training_on_fake_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("model", ["convnet", "llama-decode"])
+@pytest.mark.parametrize("model", [pytest.param("convnet", marks=pytest.mark.long), "llama-decode"])
 def test_other_models_with_real_weights(model: str, tmp_path: Path) -> None:
     """A convolutional network, and a decoding loop of several calls."""
     done = reprokit(
@@ -135,23 +122,14 @@ def test_flags_reach_torch_compile_and_the_model(tmp_path: Path) -> None:
         assert word in command
 
 
-def test_a_graph_break_under_fullgraph_is_a_failure(write: object, tmp_path: Path) -> None:
+def test_a_graph_break_under_fullgraph_is_a_failure(tmp_path: Path, recorded: Recorder) -> None:
     """Dynamo refuses in its own phase; the message names the reason."""
     path = tmp_path / "t.py"
     path.write_text(
         "import torch\ndef f(x):\n    torch._dynamo.graph_break()\n    return x + 1\ndef make():"
         " return f, (torch.zeros(2),)\n"
     )
-    done = reprokit(
-        "capture",
-        f"{path}:make",
-        "--fullgraph",
-        "--backend",
-        "eager",
-        "--output-dir",
-        tmp_path / "o",
-        "--json",
-    )
+    done = recorded(f"{path}:make", "--fullgraph", "--backend", "eager")
     assert (done.status, done.kind) == (1, "graph-break"), done.out
     assert (
         done.json["verdict"]["phase"] == "dynamo-trace"
@@ -163,6 +141,7 @@ def test_a_graph_break_under_fullgraph_is_a_failure(write: object, tmp_path: Pat
     )
 
 
+@pytest.mark.real
 def test_a_module_and_several_calls(tmp_path: Path) -> None:
     """package.module:factory that returns a dict, with its own arguments for torch.compile."""
     (tmp_path / "pkg").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -462,9 +463,7 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", "pass"
     )
-    command = " ".join(
-        [sys.executable, "-m", "reprokit", "show", done.json["pack"], "|", "head", "-1"]
-    )
+    command = f"{shlex.join(reprokit_command('show', done.json['pack']))} | head -1"
     piped = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, env=clean_environ(), check=False
     )

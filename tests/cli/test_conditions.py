@@ -11,6 +11,7 @@ import pytest
 
 from reprokit.core.experiments.places import NAMESPACES
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 FAILS_IF = """
@@ -32,24 +33,27 @@ INSTRUCTIONS = "torch.backends.cpu.get_cpu_capability() != 'DEFAULT'"
 TWO_THREADS = {"OMP_NUM_THREADS": "2"}
 
 
-def _captured(write: Any, tmp_path: Path, condition: str) -> CallResult:
-    script = write("train.py", FAILS_IF.replace("CONDITION", condition))
-    done = reprokit(
-        "capture",
-        "--json",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-        env=clean_environ(REPROKIT_MINIMIZE="1", REPROKIT_PROOFS="3", **TWO_THREADS),
-    )
+STUDIED = {"REPROKIT_MINIMIZE": "1", "REPROKIT_PROOFS": "3", **TWO_THREADS}
+
+
+def _check(done: CallResult) -> CallResult:
     assert (done.status, done.kind) == (1, "exception"), done.out + done.err
     assert done.json["repro"], done.out + done.err
     return done
 
 
-@pytest.mark.real
+def _captured(write: Any, tmp_path: Path, condition: str) -> CallResult:
+    script = write("train.py", FAILS_IF.replace("CONDITION", condition))
+    words = ("--output-dir", tmp_path / "out", "--", sys.executable, script)
+    return _check(reprokit("capture", "--json", *words, env=clean_environ(**STUDIED)))
+
+
+def _recorded(write: Any, recorded: Recorder, condition: str) -> CallResult:
+    script = write("train.py", FAILS_IF.replace("CONDITION", condition))
+    return _check(recorded("--", sys.executable, script, **STUDIED))
+
+
+@pytest.mark.real("it reduces a program and tries its conditions")
 def test_a_repro_sets_the_threads_that_it_needs(write: Any, tmp_path: Path) -> None:
     """One forked child with everything changed passes, and delta debugging finds the threads."""
     done = _captured(write, tmp_path, THREADS)
@@ -97,9 +101,9 @@ def test_a_machine_that_cannot_show_the_failure_says_so(write: Any, tmp_path: Pa
 
 
 @pytest.mark.real
-def test_a_repro_runs_in_other_places_of_this_machine(write: Any, tmp_path: Path) -> None:
+def test_a_repro_runs_in_other_places_of_this_machine(write: Any, recorded: Recorder) -> None:
     """The failure needs two threads, so it does not occur with one CPU."""
-    done = _captured(write, tmp_path, "len(os.sched_getaffinity(0)) > 1")
+    done = _recorded(write, recorded, "len(os.sched_getaffinity(0)) > 1")
     words = ("--in", "here", "--in", "cores=1", "--in", "memory=64G", "--in", sys.executable)
     again = reprokit("replay", "--json", "--yes", done.json["pack"], *words)
     places = {row["place"]: row for row in again.json["places"]}
@@ -115,11 +119,11 @@ def test_a_repro_runs_in_other_places_of_this_machine(write: Any, tmp_path: Path
 
 
 @pytest.mark.real
-def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
+def test_a_repro_runs_in_namespaces(write: Any, recorded: Recorder) -> None:
     """In a namespace without a network, and below a root folder without the files of the user."""
     if subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("this machine forbids user namespaces")
-    done = _captured(write, tmp_path, "True")
+    done = _recorded(write, recorded, "True")
     words = ("--in", "isolated", "--in", "root=/+cpu=none")
     again = reprokit("replay", "--json", "--yes", done.json["pack"], *words)
     assert again.status == 0, again.out + again.err
@@ -128,11 +132,13 @@ def test_a_repro_runs_in_namespaces(write: Any, tmp_path: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.triton
-def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(write: Any, tmp_path: Path) -> None:
+def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(
+    write: Any, recorded: Recorder, tmp_path: Path
+) -> None:
     """The command also tries each value alone, and a cache that a run before has filled."""
     device = "inputs[0].device.type != 'cuda' or 'conditions-cache' in os.environ.get(CACHE, '')"
     condition = device.replace("CACHE", "'TORCHINDUCTOR_CACHE_DIR'")
-    done = _captured(write, tmp_path, condition)
+    done = _recorded(write, recorded, condition)
     words = ("--in", "gpu=h100", "--in", "here", "--output-dir", tmp_path / "again")
     found = reprokit("conditions", "--json", "--yes", done.json["pack"], *words)
     assert found.status == 0, found.out + found.err

@@ -120,6 +120,7 @@ def make(entry="{entry}"):
 """
 
 
+@pytest.mark.real
 def test_each_entry_gives_the_results_of_eager() -> None:
     """Models and functions run under each entry, with several shapes and keyword arguments; a
     program without the compiler runs with the same entries, and exports with the same arguments.
@@ -149,6 +150,7 @@ def test_each_entry_gives_the_results_of_eager() -> None:
     ]
 
 
+@pytest.mark.real
 def test_an_entry_that_cannot_be_used_is_one_line(write: Any, tmp_path: Path) -> None:
     """A wrong combination of an entry and other options exits with 2, and says why."""
     for options, entry, line in (
@@ -183,7 +185,7 @@ def test_compiled_autograd_compiles_the_backward(write: Any, tmp_path: Path) -> 
     assert done.kind == "ok", done.out
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles with AOTInductor in each probe")
 def test_a_failure_in_aotinductor_has_a_repro_that_exports(write: Any, tmp_path: Path) -> None:
     """A command that exports a model and compiles it with AOTInductor fails in a lowering. The
     exported graph, with nested inputs and parameters, is reduced to one operator, and the proved

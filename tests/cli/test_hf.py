@@ -44,8 +44,8 @@ def with_no_network(tmp_path: Path) -> dict[str, str]:
     return clean_environ(PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}")
 
 
+@pytest.mark.real("it imports transformers, and runs the program of the pack")
 @needs_it
-@pytest.mark.real
 def test_a_model_type_is_built_from_its_defaults_and_compiled(tmp_path: Path) -> None:
     """Class and inputs are chosen, sizes are those that were set, and the network is not used."""
     done = reprokit(
@@ -99,11 +99,12 @@ def inputs_of(run_dir: Path, graph: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("name", "more", "kind", "inputs"),
     [
-        (
+        pytest.param(
             "vit",
             ("--set", "image_size=32", "--set", "patch_size=8"),
             "ViTForImageClassification",
             {"pixel_values": [2, 3, 32, 32]},
+            marks=pytest.mark.long,
         ),
         (
             "whisper",
@@ -187,10 +188,19 @@ LINES = {
     ("hf:llama", "--set", "architectures=NoSuchModel"): "has no class 'NoSuchModel'",
     ("hf:no_type.json",): 'it has no "model_type"',
 }
+REAL_LINES = {("hf:lama",), ("hf:llama", "--set", "hiden_size=3")}
 
 
 @needs_it
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "words",
+    [
+        words if words in REAL_LINES else pytest.param(words, marks=pytest.mark.long)
+        for words in LINES
+    ],
+    ids=" ".join,
+)
 def test_one_clear_line(words: tuple[str, ...], tmp_path: Path) -> None:
     """Unknown types and fields, wrong values and files that are not a configuration give a one-line
     error and exit code 2.

@@ -19,6 +19,7 @@ from reprokit.host.pack import reader
 from tests.support import damaged_files
 from tests.support.environments import ROOT, clean_environ
 from tests.support.nightly_results import add_night, cell_result, failing, new_ledger
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 from .test_strangers import SIGNATURE, VERDICT, packed
@@ -159,11 +160,11 @@ def test_no_text_of_a_pack_acts_on_the_terminal(tmp_path: Path) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
-    """Return the pack and the run directory of a real failure."""
+@pytest.fixture
+def captured(recorded: Recorder) -> CallResult:
+    """The pack and the run directory of a failure."""
     sample = ROOT / "samples" / "exception_inductor.py"
-    return reprokit("capture", f"{sample}:make", "--json", cwd=tmp_path_factory.mktemp("captured"))
+    return recorded(f"{sample}:make", name="captured")
 
 
 def changed(what: str, path: Path, count: int) -> None:
@@ -189,7 +190,7 @@ def changed(what: str, path: Path, count: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.real
+@pytest.mark.real("it reads 150 changed packs, without torch")
 def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) -> None:
     """Different types, deep nesting, huge numbers, surrogates and missing keys in any JSON file
     give a one-line error and no defect.
@@ -197,7 +198,6 @@ def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) 
     changed("packs", Path(captured.json["pack"]), 150)
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
 def test_other_kinds_of_packs_with_one_changed_value(
     kind: str, captured: CallResult, tmp_path: Path
@@ -241,7 +241,7 @@ def test_other_kinds_of_packs_with_one_changed_value(
     changed("packs", pack, 40)
 
 
-@pytest.mark.real
+@pytest.mark.real("it packs 40 changed run directories, without torch")
 def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: CallResult) -> None:
     """The same holds for each JSON file and journal of a run directory; a file may be a folder, and
     a folder a file.

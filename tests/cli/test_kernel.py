@@ -147,7 +147,7 @@ def test_a_program_that_launches_its_own_kernels(write: Any) -> None:
     )
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces a program of Triton and proves it")
 def test_a_command_that_needs_only_triton_is_minimized(write: Any, tmp_path: Path) -> None:
     """Everything that the failure does not need is removed, and the form of Triton is filled in."""
     text = ADD.replace(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 # the failure of pytorch#196570 in a different model, at a different size
@@ -64,6 +65,7 @@ def own_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.real
 def test_a_workaround_that_does_not_work_is_not_true(tmp_path: Path) -> None:
     """The failure occurs, as recorded, but what should avoid it does not."""
     useless = 'workaround = "torch.manual_seed(1)"'
@@ -76,7 +78,11 @@ def test_a_workaround_that_does_not_work_is_not_true(tmp_path: Path) -> None:
     assert not row["is_true"]
 
 
-@pytest.mark.parametrize(("old", "answer"), [("torch.relu(x) + 1", "works"), ("nothing", "fails")])
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("old", "answer"),
+    [("torch.relu(x) + 1", "works"), pytest.param("nothing", "fails", marks=pytest.mark.long)],
+)
 def test_a_workaround_in_words_is_proved_with_its_program(
     tmp_path: Path, old: str, answer: str
 ) -> None:
@@ -102,12 +108,11 @@ def _capture(script: Path, tmp_path: Path, *words: str | Path) -> CallResult:
     )
 
 
-@pytest.mark.real
-def test_a_capture_names_a_known_failure(tmp_path: Path) -> None:
+def test_a_capture_names_a_known_failure(tmp_path: Path, recorded: Recorder) -> None:
     """Its model and its sizes are others than those of the entry; the issue gets a comment."""
     script = tmp_path / "train.py"
     script.write_text(IN_A_MODEL)
-    done = _capture(script, tmp_path)
+    done = recorded("--", sys.executable, script)
     (known,) = done.json["known"]
     assert (known["issue"], known["how"]) == ("pytorch/pytorch#196570", "same"), done.out
     pack = done.json["pack"]
@@ -141,6 +146,7 @@ def test_a_team_has_its_own_entries(own_catalogue: Path, tmp_path: Path) -> None
     assert without.status == 1 and all(row["how"] != "same" for row in without.json["matches"])
 
 
+@pytest.mark.real
 def test_an_entry_that_is_no_longer_true_fails(own_catalogue: Path, tmp_path: Path) -> None:
     """Exit code 1, and a line that says what the entry says."""
     text = (own_catalogue / "models-7000.toml").read_text()
@@ -156,6 +162,7 @@ def test_an_entry_that_is_no_longer_true_fails(own_catalogue: Path, tmp_path: Pa
     assert "0 of 1 runs are as the catalogue says" in done.out
 
 
+@pytest.mark.real
 def test_entries_are_found_by_number_and_words(own_catalogue: Path) -> None:
     by_number = reprokit("known", "--json", "196570")
     assert by_number.status == 0

@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from reprokit.host.system import host_log
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
@@ -15,6 +17,7 @@ from tests.support.reprokit_calls import reprokit
 SCRIPT = "import torch; torch.compile(lambda x: x + 1)(torch.ones(2))"
 
 
+@pytest.mark.real
 def test_a_run_directory_has_the_log(tmp_path: Path) -> None:
     """The log names each step with its seconds, and each exception that reprokit ignores."""
     file = tmp_path / "file"
@@ -44,6 +47,7 @@ def test_a_run_directory_has_the_log(tmp_path: Path) -> None:
     assert costs["run"]["wall_s"] > 0
 
 
+@pytest.mark.real
 def test_verbose_shows_the_log(tmp_path: Path) -> None:
     """--verbose writes the same lines to stderr; stdout has the same JSON as without."""
     (tmp_path / "target.py").write_text(SCRIPT)

@@ -154,7 +154,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
     return done
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces a program and proves it")
 def test_a_command_is_reduced_to_one_operation(captured: CallResult) -> None:
     """The recorded graph is cut, the custom backend is part of the program, and the repro is
     proved.
@@ -192,12 +192,12 @@ def test_a_command_is_reduced_to_one_operation(captured: CallResult) -> None:
     assert eager.returncode == 0
 
 
-@pytest.mark.real
+@pytest.mark.real("each probe that hangs takes its deadline")
 @pytest.mark.parametrize(
     ("kind", "does"),
     [
         ("hang", "import threading; threading.Event().wait()"),
-        ("crash", "import ctypes; ctypes.string_at(0)"),
+        pytest.param("crash", "import ctypes; ctypes.string_at(0)", marks=pytest.mark.long),
     ],
 )
 def test_hangs_and_crashes_are_reduced_too(
@@ -329,7 +329,7 @@ def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write:
     assert any(f"it uses {threads} OpenMP threads" in note for note in minimized["notes"])
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs a script again in each probe")
 def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     tmp_path: Path, write: Any
 ) -> None:
@@ -355,6 +355,7 @@ def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
     assert "expert_%d" in text and not re.search(r"import argparse|^class |^ *for ", text, re.M)
 
 
+@pytest.mark.real
 def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> None:
     """A user's training script writes files: it ran once, and no changed copy of it runs."""
     runs = tmp_path / "runs.txt"
@@ -371,7 +372,7 @@ def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> 
     )
 
 
-@pytest.mark.real
+@pytest.mark.real("each check is a new process")
 def test_a_pack_is_replayed_and_checked(captured: CallResult, tmp_path: Path, write: Any) -> None:
     """replay and check compare signatures, in both directions; a different failure is not the bug;
     125 means no answer.
@@ -487,7 +488,7 @@ def test_a_pack_is_minimized_on_a_different_machine(unreduced: CallResult, tmp_p
     assert text.strip() in reprokit("show", small.json["pack"], "--file", "issue.md").out
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces twice")
 def test_an_interrupted_reduction_keeps_the_best_and_is_resumed(
     unreduced: CallResult, tmp_path: Path
 ) -> None:
@@ -580,6 +581,7 @@ def test_the_whole_program_of_a_pack_is_shown(captured: CallResult, tmp_path: Pa
     assert values and "touch pwned" in shown and "__import__" not in shown
 
 
+@pytest.mark.real
 def test_numpy_in_the_targets_environment_does_not_matter(tmp_path: Path) -> None:
     """Its linear algebra library starts threads on import, and a process with threads must not be
     forked.

@@ -90,6 +90,7 @@ def test_show_prints_and_verifies(tmp_path: Path) -> None:
     assert wrong.status == 2 and "has no file 'nothing'" in wrong.err
 
 
+@pytest.mark.real
 @pytest.mark.triton
 def test_every_hook_fits_the_installed_torch() -> None:
     """env --hooks has a row for each private symbol; the table says which versions have it.

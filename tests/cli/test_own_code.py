@@ -11,6 +11,7 @@ import pytest
 
 from reprokit.host.pack import reader
 from tests.support.environments import TORCH_FOLDER, clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 LIBRARY = """
@@ -91,9 +92,8 @@ print(torch.compile(function, backend=mine)(torch.randn(16, 16)).sum())
 """
 
 
-def capture(*words: str | Path, **more: str) -> CallResult:
-    environ = {"REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1", **more}
-    return reprokit("capture", "--json", "--budget", "90", *words, env=clean_environ(**environ))
+STUDIED = {"REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1"}
+BUDGET = ("--budget", "90")
 
 
 def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
@@ -122,7 +122,6 @@ def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
     return ablation
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("change", "kind", "line"),
     [
@@ -135,12 +134,12 @@ def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
     ],
 )
 def test_a_pass_that_raises_or_rewrites_wrongly(
-    change: str, kind: str, line: str, write: Any, tmp_path: Path
+    change: str, kind: str, line: str, write: Any, recorded: Recorder
 ) -> None:
     """The stack names its line, or the failure disappears without it."""
     file = write("mine.py", PASS.format(change=change))
     number = next(n for n, row in enumerate(file.read_text().splitlines(), 1) if row.endswith(line))
-    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    done = recorded(*BUDGET, f"{file}:make", **STUDIED)
     assert (done.status, done.kind) == (1, kind), done.out
     ablation = assert_not_filed(done, f"mine.py:{number}")
     assert (
@@ -149,28 +148,8 @@ def test_a_pass_that_raises_or_rewrites_wrongly(
     )
 
 
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("make", "kind", "line"),
-    [
-        ("raise KeyError('no kernel')", "exception", 5),
-        ("return lambda *args: tuple(o + 1 for o in gm(*args))", "wrong-result", 4),
-    ],
-)
-def test_a_backend_of_the_program(
-    make: str, kind: str, line: int, write: Any, tmp_path: Path
-) -> None:
-    """The program's own backend is an ablation step; so is every backend of torch, which passes."""
-    script = write("train.py", BACKEND.format(make=make))
-    done = capture(
-        "--compare",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-        REPROKIT_MINIMIZE="1",
-    )
+def check_backend(done: CallResult, kind: str, line: int) -> None:
+    """Check that the program's own backend is the step that fails, and is not filed."""
     assert (done.status, done.kind) == (1, kind), done.out
     ablation = assert_not_filed(done, f"train.py:{line}")
     assert (
@@ -179,7 +158,24 @@ def test_a_backend_of_the_program(
     )
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces the program and tries each backend")
+def test_a_backend_of_the_program_that_raises(write: Any, tmp_path: Path) -> None:
+    """The program's own backend is an ablation step; so is every backend of torch, which passes."""
+    script = write("train.py", BACKEND.format(make="raise KeyError('no kernel')"))
+    words = (*BUDGET, "--compare", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    env = clean_environ(**STUDIED, REPROKIT_MINIMIZE="1")
+    check_backend(reprokit("capture", "--json", *words, env=env), "exception", 5)
+
+
+def test_a_backend_of_the_program_with_wrong_results(write: Any, recorded: Recorder) -> None:
+    """It is not the compiler of torch that is wrong."""
+    make = "return lambda *args: tuple(o + 1 for o in gm(*args))"
+    script = write("train.py", BACKEND.format(make=make))
+    words = (*BUDGET, "--compare", "--", sys.executable, script)
+    done = recorded(*words, **STUDIED, REPROKIT_MINIMIZE="1")
+    check_backend(done, "wrong-result", 4)
+
+
 @pytest.mark.parametrize(
     ("real", "fake", "kind", "phase", "says"),
     [
@@ -214,35 +210,25 @@ def test_a_backend_of_the_program(
     ],
 )
 def test_a_custom_operator_with_a_wrong_fake_kernel_is_named(
-    real: str, fake: str, kind: str, phase: str, says: str, write: Any, tmp_path: Path
+    real: str, fake: str, kind: str, phase: str, says: str, write: Any, recorded: Recorder
 ) -> None:
     """Its result has other strides or a different type than its fake kernel says, it raises, or it
     changes its argument.
     """
     file = write("op.py", OPERATOR.format(real=real, fake=fake))
-    done = capture(f"{file}:make", "--output-dir", tmp_path / "out")
+    done = recorded(*BUDGET, f"{file}:make", **STUDIED)
     assert (done.kind, done.json["verdict"]["phase"]) == (kind, phase), done.out
     assert_not_filed(done, "mylib::twist")
     assert says in done.json["verdict"]["responsible_because"][0]
 
 
 def test_without_an_ablation_nobody_is_responsible_for_a_custom_backend(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
     """Without an ablation there is no evidence whether torch or the backend is wrong."""
-    script = write(
-        "train.py", BACKEND.format(make="return lambda *args: tuple(o + 1 for o in gm(*args))")
-    )
-    done = capture(
-        "--compare",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        script,
-        REPROKIT_MINIMIZE="0",
-        REPROKIT_ABLATE="0",
-    )
+    make = "return lambda *args: tuple(o + 1 for o in gm(*args))"
+    script = write("train.py", BACKEND.format(make=make))
+    done = recorded("--compare", "--", sys.executable, script, REPROKIT_COMPARE="1")
     assert (done.kind, done.json["verdict"]["responsible"]) == ("wrong-result", "unknown"), done.out
     issue = Path(done.json["issue"]).read_text()
     assert "Please do not file this" in issue

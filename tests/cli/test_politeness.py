@@ -67,6 +67,7 @@ def start(tmp_path: Path, script: Path, *words: str, **more: str) -> subprocess.
     return process
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("number", "says"),
     [(signal.SIGINT, ["cleaning", "clean"]), (signal.SIGTERM, ["saving", "saved"])],
@@ -89,6 +90,7 @@ def test_the_users_signal_reaches_the_program(
     assert "the command ended by itself: exit status 0" in out
 
 
+@pytest.mark.real
 def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:
     """A program that ignores the first Ctrl-C is killed at the second, despite a grace period of an
     hour.
@@ -107,6 +109,7 @@ def test_a_second_ctrl_c_kills_at_once(write: Any, tmp_path: Path) -> None:
     assert survivors_after_wait(mark) == []
 
 
+@pytest.mark.real
 def test_the_grace_period_ends(write: Any, tmp_path: Path) -> None:
     """After the grace period the program is killed, and reprokit reports it."""
     process = start(tmp_path, write("stubborn.py", COMPILES + IGNORES), "--grace", "1")
@@ -118,6 +121,7 @@ def test_the_grace_period_ends(write: Any, tmp_path: Path) -> None:
     ), err
 
 
+@pytest.mark.real
 def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) -> None:
     """A shell ends at SIGTERM without its program; the program gets the signal and can save."""
     script = write("polite.py", COMPILES + SAVES + CLEANS)

@@ -4,15 +4,15 @@ programs it has the reason.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import warm_processes
 from tests.support.environments import clean_environ
-from tests.support.processes import survivors_after_wait
+from tests.support.recordings import Recorder, pack_recording
 from tests.support.reprokit_calls import CallResult, reprokit
 
 PICKY = """
@@ -28,10 +28,7 @@ ONLY_ONCE = "open(__file__).close()\n"
 """A script with this line is not run again, because it may change files."""
 
 
-def capture(*words: str | Path, **more: str) -> CallResult:
-    return reprokit(
-        "capture", "--json", *words, env=clean_environ(**{"REPROKIT_MINIMIZE": "1", **more})
-    )
+STUDIED = {"REPROKIT_MINIMIZE": "1"}
 
 
 def assert_candidate(done: CallResult, why: str) -> str:
@@ -49,21 +46,15 @@ def assert_candidate(done: CallResult, why: str) -> str:
     return text
 
 
-def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Path) -> None:
+def test_without_a_reduction_nothing_is_called_a_repro(write: Any, recorded: Recorder) -> None:
     """The recorded program is in the pack as a candidate, which replay accepts; the terminal and
     the issue say why.
     """
-    words = (
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-        write("script.py", PICKY + CALLED),
-    )
-    done = reprokit("capture", "--no-minimize", "--json", *words)
+    script = write("script.py", PICKY + CALLED)
+    done = recorded("--no-minimize", "--", sys.executable, script)
     text = assert_candidate(done, "--no-minimize: no fresh process has run it")
     assert "erf" in text
-    packed_again = reprokit("pack", done.json["run_dir"])
+    packed_again = pack_recording(done.run_dir)
     assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(
         packed_again.out.split()
     ), packed_again.out
@@ -71,7 +62,9 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, tmp_path: Pat
 
 
 @pytest.mark.real
-def test_the_targets_own_files_are_in_its_repro(write: Any, tmp_path: Path) -> None:
+def test_the_targets_own_files_are_in_its_repro(
+    write: Any, tmp_path: Path, recorded: Recorder
+) -> None:
     """A module next to the target becomes part of the program; one that is imported at run time is
     reported as missing.
     """
@@ -89,31 +82,23 @@ def test_the_targets_own_files_are_in_its_repro(write: Any, tmp_path: Path) -> N
         "apart.py",
         f"import importlib\nimport torch\n{model}\ndef make():\n    {import_line}\n    return {example}\n",
     )
-    done = capture(f"{joined}:make", "--budget", "10", "--output-dir", tmp_path / "a")
+    done = recorded(f"{joined}:make", "--budget", "10", out="a", **STUDIED)
     assert done.json["repro"] and done.json["unproven"] is None, done.out
     alone = tmp_path / "alone"
     alone.mkdir()
     file = alone / "repro.py"
     file.write_bytes(Path(done.json["repro"]).read_bytes())
-    ran = subprocess.run(
-        [sys.executable, file],
-        cwd=alone,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = warm_processes.run_torch_program(file, cwd=alone)
     assert ran.returncode == 1 and "item" in ran.stderr, ran.stderr
-    done = capture(f"{apart}:make", "--budget", "10", "--output-dir", tmp_path / "b")
+    done = recorded(f"{apart}:make", "--budget", "10", out="b", **STUDIED)
     text = assert_candidate(
         done, "it is not self-contained: it imports helper, which is not in the pack"
     )
     assert import_line in text
 
 
-@pytest.mark.real
 def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
-    write: Any, tmp_path: Path
+    write: Any, tmp_path: Path, recorded: Recorder
 ) -> None:
     """No probe can be forked, because each interpreter has a thread here. The target's own source
     is run unchanged.
@@ -129,8 +114,8 @@ def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
         " {'backend': picky}}"
     )
     file = write("target.py", f"{PICKY}\ndef make():\n    return {call}\n")
-    words = ("--budget", "5", "--output-dir", tmp_path / "out")
-    done = capture(f"{file}:make", *words, PYTHONPATH=str(tmp_path / "site"))
+    variables = {**STUDIED, "PYTHONPATH": str(tmp_path / "site")}
+    done = recorded(f"{file}:make", "--budget", "5", **variables)
     assert done.json["minimized"]["lines"] == 0 and done.json["repro"], done.out
     text, issue = Path(done.json["repro"]).read_text(), Path(done.json["issue"]).read_text()
     sentence = (
@@ -140,14 +125,12 @@ def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
     assert sentence in issue and text.strip() in issue and "def make():" in text
 
 
-@pytest.mark.real
 def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
-    write: Any, tmp_path: Path
+    write: Any, recorded: Recorder
 ) -> None:
     """Python finds no source text of the backend. The graph alone is compiled with a different one
     and passes, so it does not show the hang.
     """
-    mark = f"unproven-hang-{tmp_path.name}"
     write("other.py", "SECONDS = 600\n")
     write(
         "backends.py",
@@ -157,22 +140,11 @@ def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
         "import torch\nimport backends\ntorch.compile(lambda x: x.sin() + 1,"
         " backend=backends.waits)(torch.ones(3))\n"
     )
-    words = (
-        "--stall",
-        "8",
-        "--budget",
-        "5",
-        "--no-escalate",
-        "--output-dir",
-        tmp_path / "out",
-        "--",
-        sys.executable,
-    )
-    done = capture(*words, write("script.py", ONLY_ONCE + script), MARK=mark)
+    words = ("--stall", "8", "--budget", "5", "--no-escalate", "--", sys.executable)
+    done = recorded(*words, write("script.py", ONLY_ONCE + script), **STUDIED)
     assert done.kind == "hang", done.out
     text = assert_candidate(done, "run alone in a fresh process it passes")
     assert "sin" in text and "backend" not in text.split("torch.compile", 1)[1]
-    assert survivors_after_wait(mark) == []
 
 
 CUSTOM = """
@@ -206,15 +178,14 @@ FACTOR, DRAWN = 3, Drawn()
 """
 
 
-@pytest.mark.real
-def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, tmp_path: Path) -> None:
+def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, recorded: Recorder) -> None:
     """The script is not run again, so its graph is reduced: the repro has the operator, its fake
     kernel, the constant of another file, and no other node.
     """
     write("factors.py", FACTORS)
     file = write("script.py", ONLY_ONCE + CUSTOM.format(factor="FACTOR"))
-    words = ("--no-ablate", "--budget", "30", "--output-dir", tmp_path / "out")
-    done = capture(*words, "--", sys.executable, file)
+    words = ("--no-ablate", "--budget", "30", "--", sys.executable, file)
+    done = recorded(*words, **STUDIED)
     assert done.kind == "exception" and "scale is too hard" in done.json["signature"]["title"], (
         done.out
     )
@@ -224,15 +195,14 @@ def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, tmp_path: 
     assert "factors" not in text and "sin" not in text, text
 
 
-@pytest.mark.real
-def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, tmp_path: Path) -> None:
+def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, recorded: Recorder) -> None:
     """An operator that uses an object with a state has no definition: the graph alone cannot show
     the failure, and the result names the operator and the reason.
     """
     write("factors.py", FACTORS)
     file = write("script.py", ONLY_ONCE + CUSTOM.format(factor="DRAWN"))
-    words = ("--no-ablate", "--budget", "10", "--output-dir", tmp_path / "out")
-    done = capture(*words, "--", sys.executable, file)
+    words = ("--no-ablate", "--budget", "10", "--", sys.executable, file)
+    done = recorded(*words, **STUDIED)
     assert_candidate(done, "run alone in a fresh process it")
     notes = " ".join(done.json["minimized"]["notes"])
     assert "mine::scale: Drawn cannot be written as Python text" in notes, notes
@@ -257,7 +227,8 @@ def test_a_wrong_result_of_only_some_values_has_a_repro_with_them(
     data = tmp_path / "data.txt"
     data.write_text("1e30")
     words = ("--output-dir", tmp_path / "out", "--compare", "--", sys.executable)
-    done = capture(*words, write("script.py", VALUES.format(data=data)))
+    script = write("script.py", VALUES.format(data=data))
+    done = reprokit("capture", "--json", *words, script, env=clean_environ(**STUDIED))
     assert done.kind == "wrong-result", done.out
     text, minimized = Path(done.json["repro"]).read_text(), done.json["minimized"]
     assert "torch.full((" in text and "1e+30)" in text and "assert_close" in text, text

@@ -64,7 +64,17 @@ def target(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("words", LINES, ids=" ".join)
+ASKS_TORCH = ("target.py:line", "--set", "depth=1,2,4")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(words, marks=pytest.mark.real) if words == ASKS_TORCH else words
+        for words in LINES
+    ],
+    ids=" ".join,
+)
 def test_one_clear_line(words: tuple[str, ...], target: Path) -> None:
     """The line says what is wrong and what to do, with exit code 2, also with --json."""
     done = reprokit("scale", "--json", *words, cwd=target.parent)
@@ -153,7 +163,7 @@ def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     assert "linear" in row or "n log n" in row, row
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> None:
     """A failure is the verdict then, and it says how many sizes were measured."""
     done = reprokit(
@@ -174,7 +184,7 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles three sizes with Inductor")
 def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
     """Each value is used twice: Inductor on torch 2.13 writes the whole chain once for each use."""
     sample = ROOT / "samples" / "superlinear_compile.py"

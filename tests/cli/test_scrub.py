@@ -122,7 +122,7 @@ print("source:", inspect.getsource(f).count("return"), "__file__" in globals())
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves the program of an issue")
 def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     """The blocks become a program, which fails as reported. The comment has the smallest program,
     the responsible part and the known issue. Nothing else is in the folder but the results.
@@ -144,7 +144,7 @@ def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     assert inside == {"0-1", "program.py"}
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_the_comment_says_what_the_proof_shows(tmp_path: Path) -> None:
     """A program that cannot be reduced is not called the smallest one, and has its own proof."""
     (tmp_path / "issue.md").write_text(CAUGHT)
@@ -154,7 +154,7 @@ def test_the_comment_says_what_the_proof_shows(tmp_path: Path) -> None:
     assert "The program of the issue has this failure (12 lines, it fails in 2 of 2 " in comment
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: Path) -> None:
     """The program raises the same error in eager, so the report of torch.compile is different."""
     (tmp_path / "issue.md").write_text(IN_EAGER_TOO)

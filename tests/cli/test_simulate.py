@@ -15,6 +15,7 @@ from reprokit.core.reduce import assertions
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.judge_again import assert_judged_alike
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 pytestmark = pytest.mark.triton
@@ -102,7 +103,7 @@ def capture(*words: str | Path, **environ: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**environ))
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles each Triton kernel of a training step")
 def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: Path) -> None:
     """The target trains, moves itself and has tied weights; each of its kernels is compiled
     alone.
@@ -131,7 +132,7 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     assert "async_compile.triton(" in code and "_scaled_dot_product_flash_attention" in code
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_modes_that_would_time_or_record_something_do_not(tmp_path: Path) -> None:
     """Nothing can be timed or recorded, and the code is still generated from the templates of
     Triton.
@@ -236,38 +237,29 @@ def test_a_kernel_that_ptxas_refuses_is_minimized_without_torch(write: Any, tmp_
     )
 
 
-@pytest.mark.real
-def test_why_no_cuda_graph_is_made(write: Any, tmp_path: Path) -> None:
+def test_why_no_cuda_graph_is_made(write: Any, recorded: Recorder) -> None:
     """The graph changes a cache; the error of torch, which a repro requests, has the same verdict,
     and a static address is healthy.
     """
     target = f"{write('cache.py', CACHE)}:make"
     words = ("--gpu", "h100", "--kernels", "none")
-    done = capture(target, "--mode", "reduce-overhead", *words, "--output-dir", tmp_path / "a")
+    done = recorded(target, "--mode", "reduce-overhead", *words, out="a")
     assert (done.status, done.kind) == (1, "cudagraph-skip"), done.out + done.err
     assert done.json["signature"]["title"] == "cudagraph-skip: cudagraphs | mutated inputs"
     assert "cache.py:5 in f" in done.json["verdict"]["reason"]
     loud = assertions.fail_loudly(LOUD, "cudagraph-skip")
-    raised = capture(
-        f"{write('loud.py', loud + MAKE)}:make", *words, "--output-dir", tmp_path / "b"
-    )
+    raised = recorded(f"{write('loud.py', loud + MAKE)}:make", *words, out="b")
     assert (raised.kind, raised.json["signature"]) == (
         "cudagraph-skip",
         done.json["signature"],
     ), raised.out
-    static = capture(
-        target,
-        "--mode",
-        "reduce-overhead",
-        "--set",
-        "is_static=true",
-        *words,
-        "--output-dir",
-        tmp_path / "c",
+    static = recorded(
+        target, "--mode", "reduce-overhead", "--set", "is_static=true", *words, out="c"
     )
     assert static.kind == "ok", static.out
 
 
+@pytest.mark.real
 def test_a_gpu_that_cannot_be_simulated_is_refused(write: Any, tmp_path: Path) -> None:
     """Each case gives a one-line error that says what is wrong."""
     bad = write("bad.json", "{")
@@ -340,7 +332,10 @@ def calls():
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "symbol"),
-    [("builds", "torch._C._cuda_getCurrentStream"), ("calls", "torch.cuda.Stream")],
+    [
+        ("builds", "torch._C._cuda_getCurrentStream"),
+        pytest.param("calls", "torch.cuda.Stream", marks=pytest.mark.long),
+    ],
 )
 def test_a_call_of_a_driver_is_a_gap_of_reprokit(
     name: str, symbol: str, write: Any, tmp_path: Path
@@ -369,7 +364,7 @@ def test_a_call_of_a_driver_is_a_gap_of_reprokit(
     )
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_a_gap_that_the_program_catches_is_not_a_failure(write: Any, tmp_path: Path) -> None:
     """An exception that the program catches is not a failure."""
     target = f"{write('stream.py', STREAM)}:swallows"

@@ -14,6 +14,7 @@ import pytest
 
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 pytestmark = pytest.mark.triton
@@ -53,22 +54,13 @@ def capture(*words: str | Path, **more: str) -> CallResult:
     return reprokit("capture", "--json", *words, env=clean_environ(**more))
 
 
-@pytest.mark.real
-def test_a_rank_that_skips_a_collective_is_named(write: Any, tmp_path: Path) -> None:
+def test_a_rank_that_skips_a_collective_is_named(write: Any, recorded: Recorder) -> None:
     """One machine compiles the graphs of all ranks, and no rank waits for another; the repro says
     how it is launched.
     """
     file = write("net.py", NET)
     words = ("--tensor-parallel-gpus", "4", "--weights", "fake", "--backend", "aot_eager")
-    done = capture(
-        f"{file}:make",
-        "--set",
-        "odd=1",
-        *words,
-        "--output-dir",
-        tmp_path / "out",
-        REPROKIT_MINIMIZE="1",
-    )
+    done = recorded(f"{file}:make", "--set", "odd=1", *words, REPROKIT_MINIMIZE="1")
     assert (done.status, done.kind) == (1, "rank-mismatch"), done.out + done.err
     verdict = done.json["verdict"]
     line = (
@@ -121,9 +113,15 @@ def make(size=16):
 @pytest.mark.parametrize(
     ("size", "scale", "same"),
     [
-        pytest.param(16, "2", [1, 2, 3], id="all ranks have equal shapes"),
+        pytest.param(16, "2", [1, 2, 3], id="all ranks have equal shapes", marks=pytest.mark.long),
         pytest.param(10, "2", [1, 2], id="the last rank has a smaller shard"),
-        pytest.param(16, "int(os.getenv('RANK'))", None, id="a read of the rank has no guard"),
+        pytest.param(
+            16,
+            "int(os.getenv('RANK'))",
+            None,
+            id="a read of the rank has no guard",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_only_ranks_that_may_differ_are_traced(

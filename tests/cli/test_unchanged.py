@@ -13,7 +13,7 @@ import pytest
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.real("it runs a program twice, with all that torch prints")
 
 LISTENER = """
 import logging, sys, threading, traceback, warnings
@@ -200,15 +200,17 @@ def watched(
     ("text", "words", "variables"),
     [
         (PROGRAM, (), {}),
-        (
+        pytest.param(
             PROGRAM,
             ("-W", "error::UserWarning", "-X", "dev"),
             {"TORCH_LOGS": "inductor,recompiles,+torch._dynamo.guards"},
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             TESTS,
             ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"),
             {},
+            marks=pytest.mark.long,
         ),
         (
             TESTS,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import clean_environ
+from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
 
 PICKY = """
@@ -51,10 +52,13 @@ torch.compile(f)(x, torch.randn(8, 8))
 
 
 def capture(tmp_path: Path, script: Path, *words: str) -> CallResult:
-    return reprokit(
-        "capture", "--json", "--no-ablate", *words, "--output-dir", tmp_path / "out", "--",
-        sys.executable, script, env=clean_environ(REPROKIT_MINIMIZE="1"),
-    )  # fmt: skip
+    place = ("--output-dir", tmp_path / "out")
+    env = clean_environ(REPROKIT_MINIMIZE="1")
+    return reprokit("capture", "--json", *place, *words_of(script, *words), env=env)
+
+
+def words_of(script: Path, *words: str) -> list[str]:
+    return ["--no-ablate", *words, "--", sys.executable, str(script)]
 
 
 def repro_of(done: CallResult) -> str:
@@ -62,38 +66,33 @@ def repro_of(done: CallResult) -> str:
     return Path(done.json["repro"]).read_text()
 
 
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("condition", "change", "line", "sentence"),
-    [
-        (
-            "t.is_floating_point() and t.isnan()[..., 0].any()",
-            "x[3, 0] = x[5, 2] = torch.nan",
-            r"\] = torch\.nan",
-            r"input `x` \(float32, shape \[16, 8\]\): NaN at position \[3, 0\]\.",
-        ),
-        (
-            "t.is_floating_point() and ((t == 0) & torch.signbit(t)).any()",
-            "x[2, 2] = -0.0",
-            r"\] = -0\.0",
-            r"input `x` \(float32, shape \[16, 8\]\): minus zero at position \[2, 2\]\.",
-        ),
-        (
-            "t.dtype == torch.int64 and (t > 2**53).any()",
-            "i = i + 2**60",
-            r"torch\.(randint|full)\(",
-            rf"input `i` \(int64, shape \[200\]\): integers from {2**60} to {2**61 - 1}\.",
-        ),
-    ],
-)
-def test_a_descriptor_is_tried_first(
-    write: Any, tmp_path: Path, condition: str, change: str, line: str, sentence: str
-) -> None:
-    """The repro draws its inputs with the one property that the failure needs; JSON and issue name
-    the property, and no other value is in the pack.
+DESCRIPTORS = {
+    "NaN": (
+        "t.is_floating_point() and t.isnan()[..., 0].any()",
+        "x[3, 0] = x[5, 2] = torch.nan",
+        r"\] = torch\.nan",
+        r"input `x` \(float32, shape \[16, 8\]\): NaN at position \[3, 0\]\.",
+    ),
+    "minus zero": (
+        "t.is_floating_point() and ((t == 0) & torch.signbit(t)).any()",
+        "x[2, 2] = -0.0",
+        r"\] = -0\.0",
+        r"input `x` \(float32, shape \[16, 8\]\): minus zero at position \[2, 2\]\.",
+    ),
+    "large integers": (
+        "t.dtype == torch.int64 and (t > 2**53).any()",
+        "i = i + 2**60",
+        r"torch\.(randint|full)\(",
+        rf"input `i` \(int64, shape \[200\]\): integers from {2**60} to {2**61 - 1}\.",
+    ),
+}
+
+
+def check_descriptor(done: CallResult, name: str) -> None:
+    """Check that the repro has the one property, that the texts name it, and that no other value
+    is in the pack.
     """
-    script = write("script.py", PICKY.format(condition=condition, change=change))
-    done = capture(tmp_path, script, "--no-compare")
+    _, _, line, sentence = DESCRIPTORS[name]
     text, minimized = repro_of(done), done.json["minimized"]
     assert re.search(line, text) and minimized["proof"]["answer"] == "same", text
     assert "manual_seed" not in text and "torch.tensor" not in text, text
@@ -101,9 +100,28 @@ def test_a_descriptor_is_tried_first(
     assert re.search(sentence, minimized["depends_on"][0]), minimized["depends_on"]
     issue = Path(done.json["issue"]).read_text().replace("`", "")  # Markdown encloses positions
     assert minimized["depends_on"][0].replace("`", "") in issue
-    assert list((tmp_path / "out").glob("run-001/graphs/*/values.private"))
+    assert list(done.run_dir.glob("graphs/*/values.private"))
     with tarfile.open(done.json["pack"]) as pack:
         assert not [name for name in pack.getnames() if "private" in name]
+
+
+@pytest.mark.real("it reduces a graph and its values")
+def test_a_descriptor_is_tried_first(write: Any, tmp_path: Path) -> None:
+    """The repro draws its inputs with the one property that the failure needs; JSON and issue name
+    the property, and no other value is in the pack.
+    """
+    condition, change, _, _ = DESCRIPTORS["NaN"]
+    script = write("script.py", PICKY.format(condition=condition, change=change))
+    check_descriptor(capture(tmp_path, script, "--no-compare"), "NaN")
+
+
+@pytest.mark.parametrize("name", ["minus zero", "large integers"])
+def test_each_descriptor_is_named(write: Any, recorded: Recorder, name: str) -> None:
+    """The repro, the JSON and the issue have the property that the failure needs."""
+    condition, change, _, _ = DESCRIPTORS[name]
+    script = write("script.py", PICKY.format(condition=condition, change=change))
+    done = recorded(*words_of(script, "--no-compare"), REPROKIT_MINIMIZE="1")
+    check_descriptor(done, name)
 
 
 @pytest.mark.long
@@ -120,7 +138,7 @@ def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> 
     assert minimized["proof"]["hits"] == minimized["proof"]["runs"]
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces a graph and its values")
 def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path: Path) -> None:
     """Half of all draws show this failure, so the repro has a seed, and the result names it."""
     condition = "t.is_floating_point() and t.flatten().argmin() > t.numel() // 2"
@@ -132,7 +150,6 @@ def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path:
     assert minimized["proof"]["answer"] == "same"
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("call", "where"),
     [

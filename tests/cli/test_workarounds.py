@@ -24,7 +24,7 @@ def make():
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it tries each workaround in a run")
 def test_a_lowering_is_left_out_as_a_lowering(write: Any, tmp_path: Path) -> None:
     """No pass is named relu; a failure that the workaround itself causes offers no code to copy."""
     target = f"{write('relu.py', RELU)}:make"

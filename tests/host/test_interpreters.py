@@ -263,3 +263,11 @@ def test_the_relevant_line() -> None:
         older
     ).startswith("Because there")
     assert main_error_line("") == "" and main_error_line("Killed\n") == "Killed"
+
+
+def test_a_missing_uv_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line says how to install uv, or what to do without it."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BadInput, match="there is no uv; install it"):
+        torch_environments._installer_command("python", "uv")

@@ -39,6 +39,7 @@ from tests.support.environments import RECORDED, ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.reprokit_calls import CALL_TIMEOUT_S, CallResult, check_answer, reprokit
 
+Variables = dict[str, str | None]
 MODES = ("recorded", "fresh", "record")
 META = "recording.json"
 FOLDER, REPOSITORY = "/recorded/folder", "/recorded/repository"
@@ -73,11 +74,12 @@ class Recorder:
     """The output folders so far, on which no later capture depends."""
 
     def __call__(
-        self, *words: str | Path, name: str = "", out: str = "out", **variables: str
+        self, *words: str | Path, name: str = "", out: str = "out", **variables: str | None
     ) -> CallResult:
         """Return the answer of ``reprokit capture --json WORDS --output-dir OUT``.
 
-        ``name`` is the name of a recording that several tests use.
+        ``name`` is the name of a recording that several tests use. A variable that is None is
+        removed.
         """
         self.count += 1
         place = Path(self.name).with_name(name) if name else Path(f"{self.name}-{self.count}")
@@ -109,7 +111,7 @@ class Recording:
     folder: Path
     out: str
 
-    def restore(self, digest: str, variables: dict[str, str]) -> CallResult:
+    def restore(self, digest: str, variables: Variables) -> CallResult:
         """Unpack the run directory, and judge and pack it."""
         again = f"nox -s record -- {self.path.relative_to(RECORDED)}"
         if not self.path.is_file():
@@ -131,9 +133,7 @@ class Recording:
         (run_dir,) = (self.folder / self.out).glob("run-*")
         return pack_recording(run_dir, "--json", **variables)
 
-    def save(
-        self, done: CallResult, digest: str, words: list[str], variables: dict[str, str]
-    ) -> None:
+    def save(self, done: CallResult, digest: str, words: list[str], variables: Variables) -> None:
         """Write the recording of a capture."""
         versions = done.json["versions"]
         meta = {
@@ -162,11 +162,12 @@ class Recording:
         draft.replace(self.path)
 
 
-def pack_recording(run_dir: Path, *words: str, **variables: str) -> CallResult:
+def pack_recording(run_dir: Path, *words: str, **variables: str | None) -> CallResult:
     """Call ``reprokit pack RUN_DIR`` with the recorded answers about the environment."""
     row = ["pack", *words, str(run_dir)]
+    environ = _environ(variables)
     done = warm_processes.run_command_line(
-        row, None, clean_environ(**variables), CALL_TIMEOUT_S, "tests.support.pack_recording"
+        row, None, environ, CALL_TIMEOUT_S, "tests.support.pack_recording"
     )
     return check_answer(row, done)
 
@@ -181,10 +182,15 @@ def recorded(
     yield Recorder(pytestconfig.getoption("--captures"), tmp_path, f"{folder}/{name}")
 
 
-def _capture(words: list[str], variables: dict[str, str]) -> CallResult:
-    done = reprokit("capture", "--json", *words, env=clean_environ(**variables))
+def _capture(words: list[str], variables: Variables) -> CallResult:
+    done = reprokit("capture", "--json", *words, env=_environ(variables))
     assert_judged_alike(done)
     return done
+
+
+def _environ(variables: Variables) -> dict[str, str]:
+    environ = clean_environ(**{k: v for k, v in variables.items() if v is not None})
+    return {k: v for k, v in environ.items() if variables.get(k, v) is not None}
 
 
 def _record_inventory() -> None:
@@ -198,7 +204,7 @@ def _record_inventory() -> None:
     path.write_text(text.replace(socket.gethostname(), "host"))
 
 
-def _digest(folder: Path, outs: set[Path], words: list[str], variables: dict[str, str]) -> str:
+def _digest(folder: Path, outs: set[Path], words: list[str], variables: Variables) -> str:
     """Return a digest of what a capture depends on, wherever the folders are."""
     files = {
         str(path): path

@@ -231,9 +231,11 @@ def _build(
     # torch needs it without declaring it, and environments of Python 3.12 and newer lack it
     more = () if options.no_index else ("setuptools",)
     packages = [*options.index_options(), f"torch=={wanted}", *more, *options.packages]
+    # Python compiles what it imports, which is a quarter of torch, unless it may write nothing
     if len(tool) == 1:
         make = [*tool, "venv", "--no-project", "--python", base, str(folder)]
-        fill = [*tool, "pip", "install", "--python", python, *packages]
+        compiles = ("--compile-bytecode",) if sys.dont_write_bytecode else ()
+        fill = [*tool, "pip", "install", "--python", python, *compiles, *packages]
     else:
         make = [base, "-I", "-m", "venv", "--without-pip", str(folder)]
         fill = [
@@ -242,7 +244,7 @@ def _build(
             python,
             "install",
             "--no-input",
-            "--no-compile",  # Python compiles what is imported, which is a quarter of torch
+            *(() if sys.dont_write_bytecode else ("--no-compile",)),
             "--progress-bar",
             "off",
             *packages,
