@@ -41,6 +41,7 @@ from tests.support.reprokit_calls import CALL_TIMEOUT_S, CallResult, check_answe
 
 Variables = dict[str, str | None]
 MODES = ("recorded", "fresh", "record")
+MAX_NAME_CHARS = 80
 META = "recording.json"
 FOLDER, REPOSITORY = "/recorded/folder", "/recorded/repository"
 """What a recording has instead of the folder of the test and of the repository."""
@@ -179,6 +180,9 @@ def recorded(
     """A function that gives the answer of a recorded capture."""
     folder = request.path.relative_to(ROOT / "tests").with_suffix("")
     name = re.sub(r"[^\w-]+", "-", request.node.name.removeprefix("test_")).strip("-")
+    if len(name) > MAX_NAME_CHARS:  # the parameters of a test can be whole programs
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[:MAX_NAME_CHARS]}-{digest}"
     yield Recorder(pytestconfig.getoption("--captures"), tmp_path, f"{folder}/{name}")
 
 
