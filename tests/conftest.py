@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 pytest.register_assert_rewrite("tests.support")
@@ -32,8 +33,11 @@ FOLDER_OF_FOLDERS = "reprokit's täst folder"
 @pytest.hookimpl(tryfirst=True)  # before the first temporary folder
 def pytest_configure(config: pytest.Config) -> None:
     """Name the temporary folders. A recording is made in a plain one, so that any name can replace
-    its name.
+    its name. Let Hypothesis choose the same examples in each run, and others in the long one.
     """
+    is_long = config.getoption("--captures") == "fresh"
+    hypothesis.settings.register_profile("reprokit", deadline=None, derandomize=not is_long)
+    hypothesis.settings.load_profile("reprokit")
     if config.getoption("--captures") != "record":
         folder = Path(tempfile.gettempdir()) / FOLDER_OF_FOLDERS
         folder.mkdir(exist_ok=True)

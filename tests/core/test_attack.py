@@ -164,7 +164,7 @@ def test_harmless_programs_stay(text: str) -> None:
     assert Redactor().redact_python(text) == text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32), st.integers(20, 64))
 def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
     """Most words of 20 to 64 random letters and digits are hidden in a sentence. In a program they

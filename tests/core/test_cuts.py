@@ -49,7 +49,7 @@ KINDS = {"key": _key, "token": _token, "assigned": _assigned, "quoted": _quoted,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_one_line", [False, True])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.randoms(use_true_random=False))
 def test_no_part_of_a_secret_survives_a_cut(
     kind: str, is_one_line: bool, chance: random.Random

@@ -144,7 +144,7 @@ FORMS = st.sampled_from(
 AROUND = st.text(alphabet="ab \\'\"{}@.:#<>-\n%1", max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FORMS, QUOTES, SECRETS, AROUND, AROUND)
 def test_a_redacted_program_is_the_same_program(
     form: str, quote: str, secret: str, before: str, after: str
@@ -170,7 +170,7 @@ NAMES = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True).filter(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         NAMES | st.sampled_from([*USERS[:3], *HOSTS[:3], "linear", "weight", "token", "key"]),
@@ -266,7 +266,7 @@ def test_text_that_is_not_python_is_redacted_as_text() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_is_accepted(text: str) -> None:
     """No text raises an error."""
     Redactor(PRIVATE).redact_python(text)

@@ -42,7 +42,7 @@ def _outside(folder: Path) -> set[str]:
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(PARTS, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_whatever_the_path_nothing_outside_is_deleted(
     parts: list[str], is_absolute: bool, is_empty: bool

@@ -194,7 +194,7 @@ FOLDERS = st.sampled_from(["logs", "stacks", "graphs", "journal", "eager/logs", 
 ENDINGS = st.sampled_from([b".txt", b".json", b".py", b".log", b".jsonl"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6

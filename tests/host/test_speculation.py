@@ -76,7 +76,7 @@ def results(search: Callable[[Answer], Any], oracles: dict[int, FakeOracle]) -> 
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sets(st.integers(0, 39), min_size=1, max_size=6), st.integers(0, 2**16))
 def test_the_subset_is_the_same_for_any_number_of_cores(needed: set[int], seed: int) -> None:
     """Also for predicates that are not monotone, and with probes that end in any order."""

@@ -57,7 +57,7 @@ def test_every_field_of_a_request_is_stored() -> None:
     assert of_one_run == run_request.UNSAVED_FIELDS
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(request=values_of_type(Request, run_request.UNSAVED_FIELDS))
 def test_a_request_survives_its_run_directory(request: Request) -> None:
     """The options of the user, such as --compare-simulated, are known when the run is judged
@@ -71,7 +71,7 @@ def test_a_request_survives_its_run_directory(request: Request) -> None:
         assert restore_run(Path(folder))[0] == request
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[])
+@settings(max_examples=40, suppress_health_check=[])
 @given(
     step=st.sampled_from(FILES),
     before=values_of_type(Observation),

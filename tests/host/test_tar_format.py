@@ -28,7 +28,7 @@ NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
     max_size=8,
 ).map("/".join)
 QUICK = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

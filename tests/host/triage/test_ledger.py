@@ -388,7 +388,7 @@ def _result_of(choice: str) -> dict[str, Any]:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(choices)
 def test_sums_follow_from_the_sightings(
