@@ -236,7 +236,7 @@ def try_compile(
             minimizes=False,
             ablation_steps="none",
             escalate=False,
-            variables={"TORCHINDUCTOR_CACHE_DIR": str(cache)},
+            variables={"TORCHINDUCTOR_CACHE_DIR": str(compiler_cache.plain_path(cache))},
         )
         try:
             captured = pipeline.capture_target(request, Path(folder) / "out", _ignore_message)

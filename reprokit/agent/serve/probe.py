@@ -65,8 +65,8 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
         _set_limit(resource.RLIMIT_AS, _address_space_bytes() + request.memory_bytes)
     os.chdir(folder)
     journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER)
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, run_names.CACHE_FOLDER, "triton")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = request.cache
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(request.cache, "triton")
     graph_recorder.MAX_GRAPHS = MAX_PROBE_GRAPHS
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if request.openblas_threads is not None:

@@ -20,7 +20,7 @@ from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import deletion
+from reprokit.host.system import compiler_cache, deletion
 
 
 def request_with_results(request: Request, run_path: Path) -> Request:
@@ -109,7 +109,8 @@ class _RoleRunner:
         run_directory.make_folders(folder)
         changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}
         if self._request.checks_caches:  # the cache folder of the user is not written
-            changed["TORCHINDUCTOR_CACHE_DIR"] = str(folder / run_names.CACHE_FOLDER)
+            cache = compiler_cache.plain_path(folder / run_names.CACHE_FOLDER)
+            changed["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
         is_compiled = role in COMPILED_ROLES
         request = dataclasses.replace(
             self._request, compile_it=is_compiled, has_trace=False, variables=changed

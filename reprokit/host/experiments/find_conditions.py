@@ -25,7 +25,7 @@ from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
 from reprokit.host.probe.fresh_process import run_in_fresh_process
-from reprokit.host.system import deletion, host_log
+from reprokit.host.system import compiler_cache, deletion, host_log
 from reprokit.host.system.progress import OperationStatus
 
 MIN_BUDGET_CPU_S = 20.0
@@ -179,9 +179,10 @@ class ConditionFinder:
         if not any(condition.changes[0].is_warm for condition in changed):
             return self._run(lambda: self._run_fresh(self._program.text, variables))
         cache = self._folder.with_name(f"{self._folder.name}-cache")
+        named = compiler_cache.plain_path(cache)
         variables |= {
-            "TORCHINDUCTOR_CACHE_DIR": str(cache),
-            "TRITON_CACHE_DIR": str(cache / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(named),
+            "TRITON_CACHE_DIR": str(named / "triton"),
         }
 
         def run_twice() -> CandidateResult:

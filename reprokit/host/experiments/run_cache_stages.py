@@ -28,7 +28,7 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.run import missing_evidence, observation_reader, run_directory, supervise
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import deletion, host_log
+from reprokit.host.system import compiler_cache, deletion, host_log
 
 DEFAULT_CHANGE = {"torch._inductor.config.epilogue_fusion": "False"}
 """A setting that must change the key of each graph."""
@@ -307,6 +307,7 @@ def _is_small(folder: Path) -> bool:
 
 
 def _with_cache(request: Request, cache: Path) -> Request:
+    cache = compiler_cache.plain_path(cache)
     own = {
         "TORCHINDUCTOR_CACHE_DIR": str(cache),
         "TRITON_CACHE_DIR": str(cache / "triton"),

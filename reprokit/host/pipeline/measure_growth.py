@@ -117,9 +117,8 @@ def _run(
     """
     cache, kept = run_dir.path / "warm", compiler_cache.kept_cache_folder(request.python)
     compiler_cache.copy_cache(kept, cache)
-    sized_request = dataclasses.replace(
-        request, variables={"TORCHINDUCTOR_CACHE_DIR": str(cache)}, compares=False
-    )
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(compiler_cache.plain_path(cache))}
+    sized_request = dataclasses.replace(request, variables=variables, compares=False)
     quiet = dataclasses.replace(callbacks, say=lambda text: None)
     try:
         state = follow_steps(State(sized_request, run_dir, quiet, StudyTools()), RUN_AND_JUDGE)

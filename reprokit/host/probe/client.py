@@ -210,6 +210,7 @@ class ProbeServer:
         return ProbeRequest(
             id=number,
             folder=str(folder),
+            cache=str(compiler_cache.plain_path(folder / run_names.CACHE_FOLDER)),
             is_eager=is_eager,
             overrides=dict(overrides or {}),
             role=role,
@@ -284,7 +285,8 @@ class ProbeServer:
         compiler_cache.delete_partial_headers()
         kept = compiler_cache.kept_cache_folder(self._python)
         compiler_cache.copy_cache(kept, self._cache)
-        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(self._cache))))
+        cache = compiler_cache.plain_path(self._cache)
+        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(cache))))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],

@@ -115,10 +115,8 @@ def _run(
     cwd = None if file else folder  # a file that is run in place needs no other files
     file = file or files.write_atomically(folder / run_names.REPRO_FILE, text)
     request = candidate_request(file, python, limits)
-    own = {
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / run_names.CACHE_FOLDER),
-        "TRITON_CACHE_DIR": str(folder / run_names.CACHE_FOLDER / "triton"),
-    }
+    cache = compiler_cache.plain_path(folder / run_names.CACHE_FOLDER)
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     if (
         limits.stage
     ):  # the cache of the writer is empty, and the checks of the C++ compiler are slow

@@ -180,7 +180,8 @@ def target_environment(
     environ[run_names.LOGS_VARIABLE] = ",".join(request.logs)
     environ.setdefault("PYTHONUNBUFFERED", "1")  # a crash would lose buffered output
     # A filled cache would skip the failing compile, and a killed compile would damage the cache.
-    environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(run_path / run_names.CACHE_FOLDER))
+    cache = compiler_cache.plain_path(run_path / run_names.CACHE_FOLDER)
+    environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
     if not request.has_trace:
         missing.append(Missing("TORCH_TRACE", "disabled by --no-trace"))
     elif environ.get("TORCH_TRACE"):

@@ -12,10 +12,12 @@ build on the machine takes four times as long (2.2 s instead of 0.6 s, torch 2.1
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import getpass
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
@@ -29,6 +31,47 @@ UNSHARED_FOLDERS = frozenset({"locks", "fxgraph", "aotautograd"})
 """Folders with compiled graphs or locks, which are not shared."""
 GCH_MAGIC = b"gpch"
 """The first bytes of a complete precompiled header: g++ writes them last."""
+
+QUOTED_CHARACTERS = re.compile(r"[^\w./+-]", re.ASCII)
+"""Characters that a shell, a linker or a language may read in its own way."""
+FOLDERS_OF_LINKS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - mkdtemp makes a private one
+
+_links: dict[tuple[int, Path], Path] = {}
+"""Links to folders, by the process that made them."""
+
+
+def plain_path(folder: Path) -> Path:
+    """Return a path of ``folder`` that every compiler can use.
+
+    Torch 2.13 does not quote the paths in the commands that it builds, so a cache in a folder with
+    a space in its name makes each C++ build fail. In place of the part of the path with such
+    characters, the path has a link in a temporary folder, which is deleted when this process ends.
+    The path is ``folder`` itself if it is plain already, or if no plain folder can be written.
+    """
+    parts = Path(os.path.abspath(folder)).parts
+    special = [n for n, part in enumerate(parts) if n and QUOTED_CHARACTERS.search(part)]
+    if not special:
+        return folder
+    named, rest = Path(*parts[: special[-1] + 1]), parts[special[-1] + 1 :]
+    link = _links.get((os.getpid(), named)) or _make_link(named)
+    return Path(link, *rest) if link else folder
+
+
+def _make_link(named: Path) -> Path | None:
+    for place in (tempfile.gettempdir(), *FOLDERS_OF_LINKS):
+        if not QUOTED_CHARACTERS.search(place.replace("/", "")):
+            with host_log.suppress(OSError):
+                home = Path(tempfile.mkdtemp(prefix="reprokit-link-", dir=place))
+                atexit.register(_delete_link, os.getpid(), home)
+                link = _links[os.getpid(), named] = home / "folder"
+                link.symlink_to(named)
+                return link
+    return None
+
+
+def _delete_link(pid: int, home: Path) -> None:
+    if os.getpid() == pid:  # and not a forked process
+        deletion.delete_path(home, inside=home.parent)
 
 
 def copy_cache(source: Path, folder: Path) -> None:

@@ -38,6 +38,8 @@ class ProbeRequest:
     id: int
     folder: str
     """The run directory of the probe."""
+    cache: str
+    """The cache of its compilers, as a path that all of them can use."""
     file: str = ""
     target: RunSpec | None = None
     """The target that runs instead of ``file``."""

@@ -115,8 +115,9 @@ class _Plain:
         self._cache, self._stderr = folder / f"cache-{number}", folder / f"stderr-{number}.txt"
         environ = stand_alone.plain_environment(launch.environment_without_reprokit())
         compiler_cache.copy_cache(compiler_cache.kept_cache_folder(python), self._cache)
+        cache = compiler_cache.plain_path(self._cache)
         environ.update(
-            {"TORCHINDUCTOR_CACHE_DIR": str(self._cache), run_names.RUN_ID_VARIABLE: self._run_id}
+            {"TORCHINDUCTOR_CACHE_DIR": str(cache), run_names.RUN_ID_VARIABLE: self._run_id}
         )
         environ.update(without_compile.VARIABLES if is_eager else variables)
         self._stack = contextlib.ExitStack()

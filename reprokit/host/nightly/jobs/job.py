@@ -288,7 +288,7 @@ def _call_reprokit(words: list[str], spec: JobSpec, cache: Path, log: Path) -> t
     """
     environ = {**os.environ, **spec.environment}
     if spec.warms:
-        environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+        environ["TORCHINDUCTOR_CACHE_DIR"] = str(compiler_cache.plain_path(cache))
         kept = compiler_cache.kept_cache_folder(spec.python)
         with host_log.suppress(OSError):
             compiler_cache.copy_cache(kept, cache)
