@@ -51,7 +51,16 @@ def long_tests(session: nox.Session) -> None:
 
     It prints the line of a crontab that runs it each night.
     """
-    words = ("-n", "2", "-m", "long or recorded or hypothesis", "--captures", "fresh", "--cpu-times", "15")
+    words = (
+        "-n",
+        "2",
+        "-m",
+        "long or recorded or hypothesis",
+        "--captures",
+        "fresh",
+        "--cpu-times",
+        "15",
+    )
     session.run(*PYTEST, *words, *session.posargs)
     session.log(f"each night: 17 2 * * * cd {os.getcwd()} && git pull -q && .venv/bin/nox -s long")
 

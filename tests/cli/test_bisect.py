@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -253,7 +254,8 @@ def test_git_bisect_run(captured: CallResult, tmp_path: Path) -> None:
     tool = repository / "python"
     for commit in ("2.9.1", "2.11.0", "broken", "2.12.1", "2.13.0"):
         tool.unlink(missing_ok=True)
-        tool.write_text(f'#!/bin/sh\nexec {folder / commit / "bin" / "python"} "$@"\n')
+        python = shlex.quote(str(folder / commit / "bin" / "python"))
+        tool.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
         tool.chmod(0o755)
         git("add", "-A")
         git("commit", "-q", "-m", commit)

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -384,15 +385,14 @@ def test_no_secret_enters_a_pack(write: Any, recorded: Recorder) -> None:
 def test_compile_workers_are_instrumented(write: Any, tmp_path: Path) -> None:
     """Inductor's own worker processes are instrumented and leave no process."""
     script = write("train.py", COMPILES.format(backend="'inductor'"))
-    env = clean_environ(
-        TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache")
-    )
-    done = reprokit(
-        "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, script, env=env
-    )
+    words = ("--output-dir", tmp_path / "out", "--", sys.executable, script)
+    with tempfile.TemporaryDirectory() as folder:  # torch itself needs a path without spaces
+        cache = Path(folder) / "cache"
+        env = clean_environ(TORCHINDUCTOR_COMPILE_THREADS="2", TORCHINDUCTOR_CACHE_DIR=str(cache))
+        done = reprokit("capture", "--json", *words, env=env)
+        assert cache.is_dir(), "the user's cache directory is the user's"
     assert (done.status, done.kind) == (0, "ok"), done.out
     assert not (done.run_dir / "agent-problems.txt").exists()
-    assert (tmp_path / "cache").is_dir(), "the user's cache directory is the user's"
     assert {e["level"] for e in journal(done.run_dir) if e["ev"] == "graph"} == {"dynamo", "aten"}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -295,7 +296,9 @@ def test_the_out_of_memory_killer_is_named(small_memory: Path, write: Any, tmp_p
     script = write(
         "eat.py", "import torch, torch._dynamo\nx = [b'x' * (1 << 24) for _ in range(10000)]\n"
     )
-    command = f"echo $$ > {small_memory}/cgroup.procs; exec {sys.executable} {script}"
+    command = (
+        f"echo $$ > {small_memory}/cgroup.procs; exec {sys.executable} {shlex.quote(str(script))}"
+    )
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", "sh", "-c", command
     )

@@ -4,6 +4,7 @@ capture.
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -165,7 +166,7 @@ def test_an_isolated_install_uses_the_environment_that_is_active(
     assert first.startswith(f"reprokit: using {python}, ") and where in first, done.stderr
     assert f"'no_such_module' that {python} can import" in last, done.stderr
     assert call("nightly", "init", "suite.toml").returncode == 0
-    assert f'\npython = "{python}"\n' in (tmp_path / "suite.toml").read_text()
+    assert f"\npython = {json.dumps(python)}\n" in (tmp_path / "suite.toml").read_text()
 
 
 def test_a_suite_for_no_torch_says_what_to_fill_in(isolated: Path, tmp_path: Path) -> None:

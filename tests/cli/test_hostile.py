@@ -63,9 +63,7 @@ CALLS = (
 )
 
 
-@settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_no_text_of_a_caller_acts_on_the_terminal(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,9 +81,7 @@ def test_no_text_of_a_caller_acts_on_the_terminal(
         )
 
 
-@settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_no_text_of_a_ledger_acts_on_the_terminal(
     text: str, tmp_path_factory: pytest.TempPathFactory

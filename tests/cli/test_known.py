@@ -136,7 +136,7 @@ def test_a_team_has_its_own_entries(own_catalogue: Path, tmp_path: Path) -> None
     assert (known["issue"], known["how"]) == ("team/models#7000", "same")
     assert known["origin"] == str(own_catalogue)
     (tmp_path / "reprokit.toml").write_text(
-        f"catalogue = ['{own_catalogue}']\npython = '{sys.executable}'\n"
+        f'catalogue = ["{own_catalogue}"]\npython = "{sys.executable}"\n'
     )
     asked = reprokit("known", done.json["pack"], cwd=tmp_path)
     assert asked.status == 0, asked.out + asked.err

@@ -326,8 +326,8 @@ def test_a_limit_on_jobs(sbatch: Path, tmp_path: Path, monkeypatch: pytest.Monke
     """Jobs that exceed a limit are submitted in smaller arrays, and later; none is lost."""
     room = tmp_path / "room"
     sbatch.write_text(f"""#!/bin/sh
-if ! grep -q array= "$1" && {{ [ ! -e {tmp_path}/taken ] || [ -e {room} ]; }}; then
-    echo "Submitted batch job $(date +%s%N | tee {tmp_path}/taken)"; exit
+if ! grep -q array= "$1" && {{ [ ! -e "{tmp_path}/taken" ] || [ -e "{room}" ]; }}; then
+    echo "Submitted batch job $(date +%s%N | tee "{tmp_path}/taken")"; exit
 fi
 echo "sbatch: error: AssocMaxSubmitJobLimit" >&2
 echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)" >&2
@@ -392,7 +392,7 @@ def test_the_errors_of_sbatch(
 ) -> None:
     """A refusal is permanent, temporary or unknown; sbatch's own output is not printed."""
     (tmp_path / "said").write_text(message)
-    sbatch.write_text(f"#!/bin/sh\ncat {tmp_path}/said >&2\nexit 1\n")
+    sbatch.write_text(f'#!/bin/sh\ncat "{tmp_path}/said" >&2\nexit 1\n')
     with planned(tmp_path, "a") as work:
         capfd.readouterr()
         with pytest.raises(kind):

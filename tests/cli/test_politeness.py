@@ -5,6 +5,7 @@ deadline or a stall.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -127,7 +128,13 @@ def test_a_program_behind_a_shell_gets_the_signal(write: Any, tmp_path: Path) ->
     script = write("polite.py", COMPILES + SAVES + CLEANS)
     out = tmp_path / "out"
     command = reprokit_command(
-        "capture", "--output-dir", str(out), "--", "sh", "-c", f"{sys.executable} {script}; true"
+        "capture",
+        "--output-dir",
+        str(out),
+        "--",
+        "sh",
+        "-c",
+        f"{sys.executable} {shlex.quote(str(script))}; true",
     )
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environ()

@@ -27,9 +27,7 @@ NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
     ),
     max_size=8,
 ).map("/".join)
-QUICK = settings(
-    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def whole(files: dict[str, bytes]) -> dict[str, bytes]:

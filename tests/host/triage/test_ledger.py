@@ -387,9 +387,7 @@ def _result_of(choice: str) -> dict[str, Any]:
     return cell_result(*(runs.get(choice) or [failing("x"), failing("y"), healthy()]))
 
 
-@settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choices)
 def test_sums_follow_from_the_sightings(
     tmp_path_factory: pytest.TempPathFactory, plan: list[list[str | None]]
