@@ -269,24 +269,24 @@ class ProbeServer:
             self._stack.callback(guardian.dismiss)
         agent = self._stack.enter_context(launch.copied_agent(self.folder, frozenset(launch.PARTS)))
         environ = launch.environment_without_reprokit()
-        environ.update(
-            PYTHONPATH=launch.agent_python_path(agent), **{run_names.RUN_ID_VARIABLE: self._run_id}
-        )
-        environ.update(
-            REPROKIT_WATCHDOG_PID=str(os.getpid()), **launch.simulation_variables(self._gpu)
-        )
+        environ |= {
+            "PYTHONPATH": launch.agent_python_path(agent),
+            run_names.RUN_ID_VARIABLE: self._run_id,
+            run_names.WATCHDOG_VARIABLE: str(os.getpid()),
+            # threads of numpy in the server prevent the fork; the children have the user's number
+            "OPENBLAS_NUM_THREADS": "1",
+            **launch.simulation_variables(self._gpu),
+        }
         environ.pop("TORCH_TRACE", None)
         if self._hash_seed:
             environ["PYTHONHASHSEED"] = self._hash_seed
-        # threads of numpy in the server would prevent the fork; the children get the user's value
-        environ["OPENBLAS_NUM_THREADS"] = "1"
         self._cache = self.folder / "warm"
         deletion.delete_path(self._cache, inside=self.folder)
         compiler_cache.delete_partial_headers()
         kept = compiler_cache.kept_cache_folder(self._python)
         compiler_cache.copy_cache(kept, self._cache)
-        cache = compiler_cache.plain_path(self._cache)
-        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=str(cache))))
+        cache = str(compiler_cache.plain_path(self._cache))
+        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=cache)))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         child = subprocess.Popen(
             [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
@@ -370,9 +370,7 @@ class ProbeServer:
             missing=(),
         )
 
-    def _receive(
-        self, connection: _Connection, timeout_s: float, number: int | None
-    ) -> dict[str, Any]:
+    def _receive(self, connection: _Connection, timeout_s: float, number: int | None) -> Any:
         """Return the next message about probe ``number``. Raises ServerLost if the server ends or
         sends none in time.
         """
