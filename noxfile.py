@@ -15,6 +15,8 @@ PYTHON = sys.executable
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command as run; run()"
 OLDEST_AND_NEWEST = ("2.9.1", "2.15.0")
 PYTEST = (PYTHON, "-m", "pytest")
+COMPILES_ONCE = {"PYTHONDONTWRITEBYTECODE": None}
+"""Several processes of pytest and some hundred of reprokit import the same modules."""
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "quick"]
 
@@ -36,13 +38,14 @@ def types(session: nox.Session) -> None:
 @nox.session
 def quick(session: nox.Session) -> None:
     """The tests that start no process with torch, in at most two minutes."""
-    session.run(*PYTEST, "-n", "3", "-m", "quick", *session.posargs)
+    session.run(*PYTEST, "-n", "3", "-m", "quick", *session.posargs, env=COMPILES_ONCE)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The quick and the real tests, with the CPU seconds of the most expensive ones."""
-    session.run(*PYTEST, "-n", "3", "-m", "not long", "--cpu-times", "15", *session.posargs)
+    words = ("-n", "3", "-m", "not long", "--cpu-times", "15")
+    session.run(*PYTEST, *words, *session.posargs, env=COMPILES_ONCE)
 
 
 @nox.session(name="long")

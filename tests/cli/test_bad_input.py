@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.environments import clean_environ
+from tests.support.examples import examples
 from tests.support.processes import survivors
 from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import reprokit
@@ -234,7 +235,7 @@ def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, recorded: R
         {"exception", "unknown"},
     ):
         kinds = set()
-        for cut in range(0, len(whole) + 1, max(1, len(whole) // 400)):
+        for cut in range(0, len(whole) + 1, max(1, len(whole) // examples(400))):
             journal.write_bytes(whole[:cut])
             seen = observation_reader.read_observation(
                 request, outcome, done.run_dir, observation_reader.read_journals(done.run_dir)

@@ -167,6 +167,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "40 kB a file": (resource.RLIMIT_FSIZE, 40_000),
     "1 kB a file": (resource.RLIMIT_FSIZE, 1_000),
 }
+ONE_OF_EACH_KIND = ("16 files", "60 MB", "400 MB", "1 kB a file")
 
 
 def limited(limit: str) -> Callable[[], None]:
@@ -193,7 +194,15 @@ memory = bytes(500_000_000)
 @pytest.mark.parametrize(
     ("limit", "program"),
     [
-        *(pytest.param(limit, NEEDS_MUCH, id=limit) for limit in LIMITS),
+        *(
+            pytest.param(
+                limit,
+                NEEDS_MUCH,
+                id=limit,
+                marks=() if limit in ONE_OF_EACH_KIND else pytest.mark.long,
+            )
+            for limit in LIMITS
+        ),
         pytest.param("64 files", COMPILES, marks=pytest.mark.real, id="64 files, torch"),
         pytest.param("16 files", COMPILES, marks=pytest.mark.long, id="16 files, torch"),
         pytest.param("400 MB", COMPILES, marks=pytest.mark.long, id="400 MB, torch"),
@@ -234,7 +243,9 @@ def test_a_limit_leaves_a_pack_or_a_clear_line(
     assert survivors(env["FAULT_MARK"]) == []
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize(
+    "most", [1, 3, 8, *(pytest.param(most, marks=pytest.mark.long) for most in (2, 4, 5))]
+)
 def test_a_limit_on_processes(most: int, tmp_path: Path) -> None:
     """When no process or thread can be started, there is a pack or a one-line error, and no process
     continues without the watchdog.
@@ -405,7 +416,9 @@ int main() { return value + F<800>::v; }
 """
 
 
-@pytest.mark.parametrize("end", ["--timeout", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize(
+    "end", [pytest.param("--timeout", marks=pytest.mark.long), "SIGINT", "SIGKILL"]
+)
 def test_a_compiler_that_is_killed_leaves_no_temporary_files(
     end: str, write: Any, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from reprokit.core.shared.simulation import GPUS
 from reprokit.host.pack import reader
 from tests.support import damaged_files
 from tests.support.environments import ROOT, clean_environ
+from tests.support.examples import examples
 from tests.support.nightly_results import add_night, cell_result, failing, new_ledger
 from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
@@ -63,7 +64,7 @@ CALLS = (
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_no_text_of_a_caller_acts_on_the_terminal(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -81,7 +82,7 @@ def test_no_text_of_a_caller_acts_on_the_terminal(
         )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=TEXTS)
 def test_no_text_of_a_ledger_acts_on_the_terminal(
     text: str, tmp_path_factory: pytest.TempPathFactory
@@ -187,12 +188,11 @@ def changed(what: str, path: Path, count: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.real("it reads 150 changed packs, without torch")
 def test_a_pack_with_one_changed_value_is_read_or_refused(captured: CallResult) -> None:
     """Different types, deep nesting, huge numbers, surrogates and missing keys in any JSON file
     give a one-line error and no defect.
     """
-    changed("packs", Path(captured.json["pack"]), 150)
+    changed("packs", Path(captured.json["pack"]), examples(150))
 
 
 @pytest.mark.parametrize("kind", ["superlinear-compile", "wrong-result", "hang", "kernel"])
@@ -235,15 +235,14 @@ def test_other_kinds_of_packs_with_one_changed_value(
         files[name] = json.dumps({**json.loads(files[name]), **values}).encode()
     pack = tmp_path / "p.tar.gz"
     pack.write_bytes(damaged_files.build_pack(files))
-    changed("packs", pack, 40)
+    changed("packs", pack, examples(40))
 
 
-@pytest.mark.real("it packs 40 changed run directories, without torch")
 def test_a_run_directory_with_one_changed_file_is_packed_or_refused(captured: CallResult) -> None:
     """The same holds for each JSON file and journal of a run directory; a file may be a folder, and
     a folder a file.
     """
-    changed("runs", captured.run_dir, 40)
+    changed("runs", captured.run_dir, examples(40))
 
 
 def test_a_kind_that_is_a_path_is_refused(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ STREAMS: dict[str, Callable[[], bytes]] = {
         report__json=json.dumps({"reason": "\U0001f600" * 2_000_000}, ensure_ascii=False).encode()
     ),
 }
+EXPENSIVE = ("nearly a bomb", "19,000 files", "one name 60,000 times", "random, stored")
+"""Streams that take long although they are within the limits; each has a sibling that does not."""
 
 
 def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
@@ -178,7 +180,9 @@ def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
     return CallResult(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in EXPENSIVE else ()) for n in STREAMS]
+)
 def test_any_file_takes_at_most_a_second_and_little_memory(name: str, tmp_path: Path) -> None:
     """show needs at most one second of CPU time and 200 MB and prints at most some megabytes; issue
     and replay are limited too.

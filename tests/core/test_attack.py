@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.redaction.redactor import Redactor
+from tests.support.examples import examples
 
 SECRET = "Xk39" + "fjQ2mmZ1"
 BODY = "\n".join(
@@ -164,7 +165,7 @@ def test_harmless_programs_stay(text: str) -> None:
     assert Redactor().redact_python(text) == text
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32), st.integers(20, 64))
 def test_a_random_word_is_hidden_in_a_log(seed: int, size: int) -> None:
     """Most words of 20 to 64 random letters and digits are hidden in a sentence. In a program they

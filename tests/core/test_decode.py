@@ -12,17 +12,18 @@ from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.serialize import from_json, to_json
+from tests.support.examples import examples
 from tests.support.field_values import values_of_type
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seen=values_of_type(Observation))
 def test_an_observation_survives_json(seen: Observation) -> None:
     """Each field of it survives, at any depth."""
     assert from_json(Observation, json.loads(json.dumps(to_json(seen)))) == seen
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(verdict=values_of_type(Verdict))
 def test_a_verdict_survives_json(verdict: Verdict) -> None:
     """The verdict of a pack is restored."""

@@ -23,6 +23,7 @@ from reprokit.core.redaction.rules import not_private
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.torch_words import WORDS
 from tests.support.environments import TORCH_FOLDER
+from tests.support.examples import examples
 
 FOLDERS = (
     "_inductor _dynamo _functorch fx nn optim _higher_order_ops _decomp _refs distributed export"
@@ -144,7 +145,7 @@ FORMS = st.sampled_from(
 AROUND = st.text(alphabet="ab \\'\"{}@.:#<>-\n%1", max_size=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(FORMS, QUOTES, SECRETS, AROUND, AROUND)
 def test_a_redacted_program_is_the_same_program(
     form: str, quote: str, secret: str, before: str, after: str
@@ -170,7 +171,7 @@ NAMES = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True).filter(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         NAMES | st.sampled_from([*USERS[:3], *HOSTS[:3], "linear", "weight", "token", "key"]),
@@ -266,7 +267,7 @@ def test_text_that_is_not_python_is_redacted_as_text() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_text_is_accepted(text: str) -> None:
     """No text raises an error."""
     Redactor(PRIVATE).redact_python(text)

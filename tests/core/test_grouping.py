@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
 
 from benchmarks.measurements.nightly import grouping
 
-ROWS = grouping.read_sightings(grouping.SIGHTINGS)
 NOT_DISTINGUISHED = {
     "crash: kernel-run | SIGSEGV in <generated>:call": (
         "a memory error in generated code says nothing of the operator"
@@ -21,18 +23,23 @@ SPLIT = {
 }
 
 
+@functools.cache
+def rows() -> list[dict[str, Any]]:
+    return grouping.read_sightings(grouping.SIGHTINGS)
+
+
 def test_two_bugs_share_no_signature_except_known_cases() -> None:
     """The sightings of 35 bugs are from five versions of torch and several models, modes and
     sizes.
     """
-    assert set(grouping.shared_signatures(ROWS)) == set(NOT_DISTINGUISHED)
+    assert set(grouping.shared_signatures(rows())) == set(NOT_DISTINGUISHED)
 
 
 def test_one_bug_has_one_signature_except_known_cases() -> None:
     """Hosts, sizes, modes and versions do not change the signature of any bug without an entry in
     SPLIT.
     """
-    assert set(grouping.split_bugs(ROWS)) == set(SPLIT)
+    assert set(grouping.split_bugs(rows())) == set(SPLIT)
 
 
 @pytest.mark.parametrize("method", ["exact message", "three innermost frames"])
@@ -40,10 +47,12 @@ def test_signatures_are_better_than_simple_grouping(method: str) -> None:
     """The F1 score of signatures is higher than that of grouping by exact message and by the three
     innermost frames.
     """
-    labels = [row["label"] for row in ROWS]
+    labels = [row["label"] for row in rows()]
 
     def both(name: str) -> float:
-        precision, recall = grouping.pairwise(labels, [grouping.METHODS[name](row) for row in ROWS])
+        precision, recall = grouping.pairwise(
+            labels, [grouping.METHODS[name](row) for row in rows()]
+        )
         return 2 * precision * recall / (precision + recall)
 
     assert both("signature") > 0.9 > 0.7 > both(method)
@@ -54,9 +63,9 @@ def test_one_bug_has_one_signature_in_different_versions_of_torch() -> None:
     only the bugs that are not distinguished share one wrongly.
     """
     newest = {"2.14.1", "2.15.0"}
-    assert newest <= {str(row["torch"]).partition("+")[0] for row in ROWS}
-    row = grouping.table_row("across", ROWS, is_across_versions=True)
+    assert newest <= {str(row["torch"]).partition("+")[0] for row in rows()}
+    row = grouping.table_row("across", rows(), is_across_versions=True)
     assert float(row["signature, recall"] or 0) >= 0.95
-    confused = [r for r in ROWS if r["signature"]["title"] not in NOT_DISTINGUISHED]
+    confused = [r for r in rows() if r["signature"]["title"] not in NOT_DISTINGUISHED]
     row = grouping.table_row("across", confused, is_across_versions=True)
     assert row["signature, precision"] == 1.0

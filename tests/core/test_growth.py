@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.growth.laws import Point, fit_law
+from tests.support.examples import examples
 
 SIZES = st.sampled_from(
     [(1, 2, 4), (1, 2, 4, 8), (1, 2, 3, 4, 6, 8), (4, 6, 8, 10, 12), (32, 64, 128, 256)]
@@ -22,7 +23,7 @@ def measured(law: list[float], noise: list[float]) -> list[float]:
     return [max(cost * (1 + part), 0.0) for cost, part in zip(law, noise, strict=False)]
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(sizes=SIZES, noise=NOISE, fixed=st.floats(0, 20), slope=st.floats(0, 10))
 def test_a_line_is_never_superlinear(
     sizes: tuple[int, ...], noise: list[float], fixed: float, slope: float
@@ -36,7 +37,7 @@ def test_a_line_is_never_superlinear(
     assert fit.low <= fit.predicted <= fit.high
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(sizes=SIZES, noise=NOISE, scale=st.floats(0.05, 5))
 def test_n_log_n_is_not_superlinear(
     sizes: tuple[int, ...], noise: list[float], scale: float
@@ -46,7 +47,7 @@ def test_n_log_n_is_not_superlinear(
     assert not fit_law(list(zip(sizes, costs, strict=True)), 4 * sizes[-1]).is_superlinear
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(noise=NOISE, exponent=st.floats(2.2, 4), scale=st.floats(0.2, 2))
 def test_a_power_law_is_recovered(noise: list[float], exponent: float, scale: float) -> None:
     """The class and the exponent are recovered from four sizes."""
@@ -58,7 +59,7 @@ def test_a_power_law_is_recovered(noise: list[float], exponent: float, scale: fl
     assert fit.low <= scale * 32**exponent <= fit.high
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(noise=NOISE, ratio=st.floats(1.6, 3), fixed=st.floats(0.1, 1))
 def test_an_exponential_law_is_recovered(noise: list[float], ratio: float, fixed: float) -> None:
     """The class and the ratio are recovered, also above a fixed cost."""

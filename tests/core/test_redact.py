@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, Redactor
 from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
+from tests.support.examples import examples
 
 LETTERS = string.ascii_letters + string.digits
 PRIVATE = PrivateNames(
@@ -50,14 +51,14 @@ AROUND = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(AROUND, SECRETS, st.text(string.printable, max_size=60).map(lambda t: " " + t))
 def test_a_known_token_never_survives(before: str, secret: str, after: str) -> None:
     """Whatever surrounds a token, the token is removed."""
     assert secret not in Redactor(PRIVATE).redact_text(before + secret + after)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.text(max_size=400))
 def test_redacting_twice_changes_nothing(text: str) -> None:
     """Placeholders are not taken for secrets, so texts can be redacted more than once."""
@@ -65,7 +66,7 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     assert Redactor(PRIVATE).redact_text(once) == once
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(SECRETS, SECRETS)
 def test_the_same_secret_has_the_same_placeholder(secret: str, second_secret: str) -> None:
     """Placeholders are equal for equal secrets and different for different ones, so a reader can
@@ -97,7 +98,7 @@ VALUE = st.text(LETTERS + "+/._-", min_size=12, max_size=40).filter(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     NAME,
     VALUE,
@@ -112,7 +113,7 @@ def test_an_assignment_to_a_secret_name_is_hidden(name: str, value: str, form: s
     assert name in text
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.dictionaries(NAME, VALUE, min_size=1), st.integers(0, 4))
 def test_json_stays_json(values: dict[str, str], indent: int) -> None:
     """A redacted JSON document still parses and has the same keys."""

@@ -16,6 +16,7 @@ from reprokit.core.redaction.redactor import Redactor, command_text
 from reprokit.core.redaction.rules import command_secrets, secret_names, service_keys, token_formats
 from reprokit.core.redaction.rules.token_formats import TokenFormat
 from tests.support import planted_secrets
+from tests.support.examples import examples
 
 SHAPES = (*token_formats.FORMATS, *service_keys.FORMATS)
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "redaction.md"
@@ -92,7 +93,7 @@ FORMS = {
 }
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(
     NAMES,
     st.sampled_from([*FORMS]),
@@ -111,7 +112,7 @@ def test_a_named_secret_is_hidden(
     assert not planted_secrets.shows_secret(redacted, secret), redacted
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     NAMES,
     st.text(planted_secrets.LETTERS + " '\"\\{}:=,!", min_size=8, max_size=30).filter(
@@ -158,7 +159,7 @@ def test_names_of_machine_learning_hold_no_secret(name: str) -> None:
     assert Redactor().redact_value({name: "conv2d"}) == {name: "conv2d"}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(max_size=200) | st.text("\\\"'%&;<>nxu0123abC=: -@/.\n\x1b[\0", max_size=200))
 def test_hiding_twice_changes_nothing(text: str) -> None:
     """Texts can be redacted more than once: hidden values stay hidden, and nothing else changes."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.host.system import deletion
 from tests.support.environments import ROOT
+from tests.support.examples import examples
 
 PARTS = st.sampled_from(["..", ".", "a", "b", "out", "link", "up", "/", "", "loop", "file"])
 
@@ -42,7 +43,7 @@ def _outside(folder: Path) -> set[str]:
     }
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(PARTS, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_whatever_the_path_nothing_outside_is_deleted(
     parts: list[str], is_absolute: bool, is_empty: bool

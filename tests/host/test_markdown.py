@@ -22,6 +22,7 @@ from reprokit.host.minimize.proofs import proven
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.pack import issue_text
 from reprokit.host.report import markdown
+from tests.support.examples import examples
 from tests.support.nightly_results import add_night, cell_result, failing, new_ledger
 
 from .test_render import HEADINGS, facts, repro
@@ -167,7 +168,7 @@ def environment(template: str) -> jinja2.Environment:
     return markdown.template_environment(jinja2.DictLoader({"t": template}))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(2000))
 @given(NASTY)
 def test_a_value_in_a_template_is_text_or_code(text: str) -> None:
     """The value is alone, at the beginning of a line, after a line, in a list and in a table."""
@@ -219,7 +220,7 @@ def test_plain_words_stay_plain() -> None:
     ) == "TypeError: `<class` `'x'>` is no 'Tensor'".replace("` `", " ")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(NASTY, NASTY)
 def test_an_issue_has_only_the_elements_of_its_template(text: str, other: str) -> None:
     """Every text of the facts is hostile: the issue has no link, no image, no HTML except the
@@ -286,7 +287,7 @@ def test_an_issue_has_only_the_elements_of_its_template(text: str, other: str) -
         assert not re.search(r"@\w|#\w|(?i:\bgh-\d)|://\w", markdown.issue_title(text))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(text=NASTY)
 @example(text="//evil.example/x")
 def test_a_digest_has_only_the_elements_of_its_template(

@@ -17,6 +17,7 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.host.pack import placeholder_counts, reader, writer
 from reprokit.host.run.run_directory import make_folders
+from tests.support.examples import examples
 
 CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
 GRAPH = b'V1121 00:00:00 1 x.py:1] {"dynamo_output_graph": {}}\n\tclass G:\n'
@@ -194,7 +195,7 @@ FOLDERS = st.sampled_from(["logs", "stacks", "graphs", "journal", "eager/logs", 
 ENDINGS = st.sampled_from([b".txt", b".json", b".py", b".log", b".jsonl"])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(FOLDERS, st.lists(PARTS, max_size=4), PARTS, ENDINGS), min_size=1, max_size=6

@@ -16,6 +16,7 @@ from reprokit.core.records.observation import Answer, Missing, Observation
 from reprokit.host.minimize.proofs import proof, proven
 from reprokit.host.pack import issue_forms, issue_text
 from reprokit.host.report import template_files
+from tests.support.examples import examples
 
 HEADINGS = ["### 🐛 Describe the bug", "### Error logs", "### Versions"]
 
@@ -78,7 +79,7 @@ def test_the_issue_has_exactly_the_headings_of_the_form() -> None:
     assert "torch._dynamo.config.recompile_limit = 3" in text
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.text(max_size=200), st.integers(0, 200_000))
 def test_any_text_fits_and_cannot_leave_its_block(text: str, size: int) -> None:
     """Fences in a log or a repro neither close the block nor add a heading, and the limit of 60,000
@@ -133,7 +134,7 @@ def test_logs_are_cut_in_the_middle() -> None:
 
 
 @given(st.text(max_size=20_000))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_the_url_is_short_and_sets_no_labels(title: str) -> None:
     """labels= gives a 404 for users without permission, and more than 8,192 bytes give a 414."""
     url = issue_forms.issue_form_url(title, "pytorch/pytorch")

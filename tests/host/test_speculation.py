@@ -20,6 +20,7 @@ from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.pass_table import PASSES as REDUCTION_PASSES
 from reprokit.host.minimize.speculation import Answer, Speculation
 from tests.support.environments import ROOT, clean_environ
+from tests.support.examples import examples
 
 
 class FakeOracle:
@@ -76,7 +77,7 @@ def results(search: Callable[[Answer], Any], oracles: dict[int, FakeOracle]) -> 
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sets(st.integers(0, 39), min_size=1, max_size=6), st.integers(0, 2**16))
 def test_the_subset_is_the_same_for_any_number_of_cores(needed: set[int], seed: int) -> None:
     """Also for predicates that are not monotone, and with probes that end in any order."""

@@ -25,6 +25,7 @@ from reprokit.host.request.target import Target
 from reprokit.host.run import run_directory
 from reprokit.host.run.restore_run import restore_run
 from reprokit.host.system import files
+from tests.support.examples import examples
 from tests.support.field_values import values_of_type
 
 REQUEST = Request(Target("file", "model.py", "make"))
@@ -57,7 +58,7 @@ def test_every_field_of_a_request_is_stored() -> None:
     assert of_one_run == run_request.UNSAVED_FIELDS
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(request=values_of_type(Request, run_request.UNSAVED_FIELDS))
 def test_a_request_survives_its_run_directory(request: Request) -> None:
     """The options of the user, such as --compare-simulated, are known when the run is judged
@@ -71,7 +72,7 @@ def test_a_request_survives_its_run_directory(request: Request) -> None:
         assert restore_run(Path(folder))[0] == request
 
 
-@settings(max_examples=40, suppress_health_check=[])
+@settings(max_examples=examples(40), suppress_health_check=[])
 @given(
     step=st.sampled_from(FILES),
     before=values_of_type(Observation),

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from reprokit.core.redaction.redactor import PrivateNames, Redactor
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import reader, tar_format, writer
+from tests.support.examples import examples
 
 NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
     st.sampled_from(
@@ -27,7 +28,9 @@ NAMES = st.text(st.characters(codec=None), max_size=150) | st.lists(
     ),
     max_size=8,
 ).map("/".join)
-QUICK = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def whole(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -111,7 +114,7 @@ def test_other_headers_are_refused(form: int, more: dict[str, Any], tmp_path: Pa
         reader.read_pack(tarball)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=examples(300))
 @given(
     edits=st.lists(
         st.tuples(st.integers(0, 4095), st.binary(min_size=1, max_size=12)), min_size=1, max_size=3
@@ -136,7 +139,7 @@ def test_a_damaged_tarball_is_the_same_or_refused(
         assert len(str(problem)) < 1_000
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=examples(300))
 @given(offset=st.integers(0, 400), data=st.binary(min_size=1, max_size=8))
 def test_a_damaged_gzip_stream_is_the_same_or_refused(
     offset: int, data: bytes, tmp_path: Path

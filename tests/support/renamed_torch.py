@@ -4,11 +4,10 @@ that reprokit hooks, and calls one of them with a further argument.
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-
-import torch
 
 VERSION = "2.99.0"
 RENAMED = (
@@ -62,6 +61,8 @@ def make_renamed_torch(folder: Path) -> str:
     (site,) = folder.glob("lib/python3*/site-packages")
     text = _RENAMES.format(names="|".join(RENAMED), version=VERSION)
     (site / "renames_for_test.py").write_text(text)
-    packages = Path(torch.__file__).parents[1]
+    found = importlib.util.find_spec("torch")
+    assert found and found.origin
+    packages = Path(found.origin).parents[1]
     (site / "torch.pth").write_text(f"{packages}\nimport renames_for_test\n")
     return str(folder / "bin" / "python")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.edit_memory import EditMemory
+from tests.support.examples import examples
 
 
 class CountingPredicate:
@@ -71,7 +72,7 @@ def test_one_element_of_each_kind_is_tested_first() -> None:
     assert subsets.smallest_subset(list(range(600)), predicate, kind=lambda n: n % 10) == [13, 403]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sets(st.integers(0, 59), min_size=1, max_size=8), st.integers(0, 2**16))
 def test_the_result_holds_and_is_1_minimal(needed: set[int], salt: int) -> None:
     """This also holds for predicates that are not monotone: some supersets of the needed elements

@@ -34,6 +34,7 @@ from reprokit.host.nightly.ledger import (
 from reprokit.host.nightly.schedule import night as nights_of
 from reprokit.host.nightly.suite import suite_file
 from tests.support import damaged_files
+from tests.support.examples import examples
 from tests.support.nightly_results import (
     add_cell_result,
     add_night,
@@ -92,7 +93,7 @@ def _put(path: Path, chance: random.Random, whole: dict[str, Any]) -> None:
         path.write_bytes(damaged_files.change_json(json.dumps(whole).encode(), chance))
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 2**32))
 def test_a_forged_result_does_not_end_a_nightly_run(seed: int) -> None:
     """Whatever one job leaves, the other jobs count, a refused result is reported and moved to the
@@ -142,7 +143,7 @@ def test_a_forged_result_does_not_end_a_nightly_run(seed: int) -> None:
             assert not store.refused
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 2**32))
 def test_a_forged_plan_does_not_end_a_nightly_run(seed: int) -> None:
     """After an interrupted nightly run, the plan, its number, a spec or a folder is changed: the
@@ -382,7 +383,7 @@ def _safely(path: Path, use: Callable[[database.Ledger], None]) -> bool:
     return True
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_a_hostile_ledger_does_not_break_a_report(seed: int) -> None:
     """The ledger is refused with one line, or its invalid rows are removed and all other rows are
@@ -399,7 +400,7 @@ def test_a_hostile_ledger_does_not_break_a_report(seed: int) -> None:
                 assert not store.refused
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.integers(0, 2**32))
 def test_commands_end_cleanly_with_a_hostile_ledger(seed: int) -> None:
     """Each command prints its result or a one-line error, and no control character of the ledger
@@ -492,7 +493,7 @@ def test_a_ledger_that_cannot_be_written_is_read_from_a_copy(
     writer.close()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_a_hostile_import_loses_only_the_changed_lines(seed: int) -> None:
     """Changed lines are refused or limited, and nightly runs that they do not name are imported
@@ -534,7 +535,7 @@ def _outside(folder: Path) -> tuple[Path, set[str]]:
     return job, {str(p) for p in (folder / "outside").rglob("*")}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from(
         (

@@ -22,6 +22,7 @@ from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.nightly.ledger import bugs, database, exchange, known_bugs, ledger_file
 from reprokit.host.nightly.schedule import job_spec
 from tests.support.environments import ROOT
+from tests.support.examples import examples
 from tests.support.nightly_results import (
     add_cell_result,
     add_night,
@@ -387,7 +388,7 @@ def _result_of(choice: str) -> dict[str, Any]:
     return cell_result(*(runs.get(choice) or [failing("x"), failing("y"), healthy()]))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choices)
 def test_sums_follow_from_the_sightings(
     tmp_path_factory: pytest.TempPathFactory, plan: list[list[str | None]]
