@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SHARE = 3
+SHARE = 5
 """The long session reads this times as many inputs as the others, which read the same ones in each
 run.
 """

@@ -25,7 +25,10 @@ from tests.support import cpu_times, requirements
 from tests.support.environments import ROOT, SITE, clean_environ
 from tests.support.fork_server import LENGTH_BYTES
 
-COMMAND_LINE = ("reprokit.core.*", "reprokit.host.*", "reprokit.cli.*", "rich.table")
+COMMAND_LINE = (
+    *("reprokit.core.*", "reprokit.host.*", "reprokit.cli.*"),
+    *("rich.table", "tests.support.warm_command_line"),
+)
 TORCH = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd")
 START_LIMIT_S = 300
 
