@@ -145,6 +145,7 @@ result = {"good": compiled(good), "good_messages": good_messages, "bad": compile
     assert result["whole"]
 
 
+@pytest.mark.long
 def test_a_model_in_training_mode_whose_output_needs_no_gradient(tmp_path: Path) -> None:
     """A frozen model is compiled without a backward pass, and if Inductor fails, its error is the
     reason.

@@ -136,7 +136,7 @@ def test_a_cause_of_a_hang(extended: Any, tmp_path: Path) -> None:
     assert "The program waits for a dummy." in text_of(done.json["pack"])
 
 
-@pytest.mark.real("it compiles a minimized failure with each switch")
+@pytest.mark.long
 def test_an_ablation_step(extended: Any, failure: CallResult) -> None:
     """``ablate`` compiles with the new switch too."""
     done = extended("ablate", failure.json["pack"], "--yes", "--json")

@@ -165,7 +165,7 @@ def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
     )
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_the_fix_is_found_and_unusable_versions_are_skipped(
     captured: CallResult, tmp_path: Path
 ) -> None:

@@ -130,7 +130,7 @@ def test_a_repro_runs_in_namespaces(write: Any, recorded: Recorder) -> None:
     assert [row["answer"] for row in again.json["places"]] == ["same", "same"], again.out
 
 
-@pytest.mark.real
+@pytest.mark.long
 @pytest.mark.triton
 def test_a_failure_of_the_compiler_is_tried_on_a_simulated_gpu(
     write: Any, recorded: Recorder, tmp_path: Path

@@ -212,7 +212,7 @@ def test_py_spy_that_hangs(tmp_path: Path) -> None:
     check_other_tool(capture("python_loop", tmp_path / "out", env=env))
 
 
-@pytest.mark.real("it reads the stacks of a thousand threads")
+@pytest.mark.long
 def test_a_target_with_a_thousand_threads_that_prints_and_turns_the_clock(
     write: Any, tmp_path: Path
 ) -> None:

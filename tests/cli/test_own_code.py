@@ -158,7 +158,7 @@ def check_backend(done: CallResult, kind: str, line: int) -> None:
     )
 
 
-@pytest.mark.real("it reduces the program and tries each backend")
+@pytest.mark.long
 def test_a_backend_of_the_program_that_raises(write: Any, tmp_path: Path) -> None:
     """The program's own backend is an ablation step; so is every backend of torch, which passes."""
     script = write("train.py", BACKEND.format(make="raise KeyError('no kernel')"))

@@ -97,7 +97,9 @@ def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -
     assert minimized["proof"]["eager"] == "passes" and minimized["lines"] <= 14
     repro = Path(wrong_result.json["repro"])
     assert ".clone()" in repro.read_text() and "assert_close" in repro.read_text()
-    done = subprocess.run([sys.executable, repro], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, repro], env=clean_environ(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1 and "Tensor-likes are not close" in done.stderr
     again = reprokit("replay", wrong_result.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
@@ -484,7 +486,7 @@ def check_noisy(done: CallResult) -> None:
     assert "different results each time, and eager does not" in done.json["verdict"]["reason"]
 
 
-@pytest.mark.real("it compares several runs with several runs of eager")
+@pytest.mark.long
 def test_compiled_code_that_differs_from_itself_is_found(write: Any, tmp_path: Path) -> None:
     """The compiled program gives other wrong results each time; eager agrees with itself."""
     check_noisy(capture(f"{write('noisy.py', NOISY)}:make", "--output-dir", tmp_path / "out"))

@@ -212,10 +212,11 @@ def watched(
             {},
             marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             TESTS,
             ("-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"),
             {"TORCH_LOGS": "dynamo,inductor,recompiles,graph_breaks"},
+            marks=pytest.mark.long,
         ),
     ],
     ids=["script", "script-with-torch-logs", "pytest", "pytest-with-torch-logs"],

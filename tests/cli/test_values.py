@@ -138,7 +138,7 @@ def test_values_are_reduced_to_those_that_matter(write: Any, tmp_path: Path) -> 
     assert minimized["proof"]["hits"] == minimized["proof"]["runs"]
 
 
-@pytest.mark.real("it reduces a graph and its values")
+@pytest.mark.long
 def test_a_seed_is_kept_if_the_failure_depends_on_the_draw(write: Any, tmp_path: Path) -> None:
     """Half of all draws show this failure, so the repro has a seed, and the result names it."""
     condition = "t.is_floating_point() and t.flatten().argmin() > t.numel() // 2"

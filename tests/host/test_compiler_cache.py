@@ -1,0 +1,51 @@
+"""A cache folder has a path that every compiler can use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.host.system import compiler_cache
+from tests.support.environments import ROOT
+
+
+def test_a_plain_path_stays() -> None:
+    folder = Path("/var/tmp/plain-1.2+3")
+    assert compiler_cache.plain_path(folder) == folder
+
+
+def test_a_special_path_gets_a_link_until_the_process_ends(tmp_path: Path) -> None:
+    """The special part of the path is replaced once, and the folder itself stays."""
+    folder = tmp_path / "it's a cäche" / "run-001"
+    folder.mkdir(parents=True)
+    program = (
+        "import pathlib, sys\n"
+        "from reprokit.host.system.compiler_cache import plain_path\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "path = plain_path(folder / 'cache')\n"
+        "path.mkdir()\n"
+        "(path / 'entry').write_text('kept')\n"
+        "assert plain_path(folder).parent == path.parent.parent\n"
+        "print(path)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, folder], cwd=ROOT, capture_output=True, check=True
+    )
+    path = Path(os.fsdecode(done.stdout.strip()))
+    assert not compiler_cache.QUOTED_CHARACTERS.search(str(path).replace("/", ""))
+    assert path.parts[-2:] == ("run-001", "cache")
+    assert (folder / "cache" / "entry").read_text() == "kept"
+    assert not path.exists() and not path.parents[2].exists()
+
+
+def test_without_a_folder_for_links_the_path_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_cache.tempfile, "gettempdir", lambda: str(tmp_path / "no such"))
+    monkeypatch.setattr(compiler_cache, "FOLDERS_OF_LINKS", ("/proc/no-such",))
+    folder = tmp_path / "with a space"
+    assert compiler_cache.plain_path(folder) == folder
