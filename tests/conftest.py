@@ -14,7 +14,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.support")
 
-from tests.support import environments, examples, requirements  # noqa: E402
+from tests.support import environments, requirements  # noqa: E402
 from tests.support.browser import Browser, find_browser  # noqa: E402
 from tests.support.reprokit_calls import CallResult, reprokit, shared_call  # noqa: E402
 
@@ -36,7 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
     its name. Let Hypothesis choose the same examples in each run, and others in the long one.
     """
     is_long = config.getoption("--captures") == "fresh"
-    examples.set_session(is_long)
     hypothesis.settings.register_profile("reprokit", deadline=None, derandomize=not is_long)
     hypothesis.settings.load_profile("reprokit")
     if config.getoption("--captures") != "record":

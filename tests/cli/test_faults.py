@@ -167,7 +167,7 @@ LIMITS: dict[str, tuple[int, int]] = {
     "40 kB a file": (resource.RLIMIT_FSIZE, 40_000),
     "1 kB a file": (resource.RLIMIT_FSIZE, 1_000),
 }
-ONE_OF_EACH_KIND = ("16 files", "60 MB", "400 MB", "1 kB a file")
+QUICK_LIMITS = ("16 files", "60 MB", "400 MB", "1 kB a file")
 
 
 def limited(limit: str) -> Callable[[], None]:
@@ -199,7 +199,7 @@ memory = bytes(500_000_000)
                 limit,
                 NEEDS_MUCH,
                 id=limit,
-                marks=() if limit in ONE_OF_EACH_KIND else pytest.mark.long,
+                marks=() if limit in QUICK_LIMITS else pytest.mark.long,
             )
             for limit in LIMITS
         ),

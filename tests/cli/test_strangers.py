@@ -161,11 +161,11 @@ STREAMS: dict[str, Callable[[], bytes]] = {
         report__json=json.dumps({"reason": "\U0001f600" * 2_000_000}, ensure_ascii=False).encode()
     ),
 }
-EXPENSIVE = (
+LONG_STREAMS = (
     *("nearly a bomb", "19,000 files", "60,000 empty files", "one name 60,000 times"),
     *("names of folders in folders", "random, stored"),
 )
-"""Streams that take long although they are within the limits; each has a sibling that does not."""
+"""Streams of the long tier. A quick test reads a stream of a similar kind for each of them."""
 
 
 def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
@@ -184,7 +184,7 @@ def limited(*words: object, megabytes: int, seconds: float) -> CallResult:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.long if n in EXPENSIVE else ()) for n in STREAMS]
+    "name", [pytest.param(n, marks=pytest.mark.long if n in LONG_STREAMS else ()) for n in STREAMS]
 )
 def test_any_file_takes_at_most_a_second_and_little_memory(name: str, tmp_path: Path) -> None:
     """show needs at most one second of CPU time and 200 MB and prints at most some megabytes; issue

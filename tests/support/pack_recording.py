@@ -10,6 +10,7 @@ from reprokit.host.environment import machine_facts
 from tests.support.environments import RECORDED
 
 COMPILER = {"g++": "g++ (Debian 12.2.0-14) 12.2.0"}
+"""That of the machine of the recordings, which has no GPU."""
 
 if __name__ == "__main__":
     inventory = (RECORDED / "inventory.json").read_text()

@@ -1,4 +1,4 @@
-"""What a process of reprokit reads and compiles, whatever its command is.
+"""What most commands of reprokit read and compile: the catalogue, templates and rules.
 
 The server of the command line imports this module, so that its children have it.
 """

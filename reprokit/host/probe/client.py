@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import select
 import subprocess
 import threading
 import time
@@ -33,6 +32,7 @@ from reprokit.core.shared.contract.probe_messages import (
 )
 from reprokit.core.shared.contract.serialize import from_json, to_json
 from reprokit.host.probe.candidate import ProbeLimits
+from reprokit.host.probe.connection import ServerConnection
 from reprokit.host.probe.probe_watch import ServedClock, dump_stacks
 from reprokit.host.request import run_request
 from reprokit.host.run import fault_sources, launch, run_directory
@@ -50,8 +50,6 @@ from reprokit.host.watch.hang_evidence import HangStacks
 
 START_TIMEOUT_S = 240.0
 POLL_S = 0.02
-SHARED_POLL_S = 0.005
-"""Seconds for which one of several threads waits for a message of any probe."""
 MAX_MEMORY_SHARE = 0.7
 """The share of the free memory that one probe may use."""
 MAX_FILE_BYTES = 1 << 30
@@ -64,50 +62,6 @@ class ServerLost(Exception):
 
 class ProbeCancelled(Exception):
     """The probe was ended because its answer is not needed any more."""
-
-
-class _Connection:
-    """The pipes of a server that runs, shared by the threads that wait for a probe."""
-
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.child, self.probes_cpu_s = child, 0.0
-        self._rest, self._lock = b"", threading.Lock()
-        self._messages: dict[int | None, list[dict[str, Any]]] = {}
-
-    def send(self, request: ProbeRequest) -> None:
-        """Send a request. Raises OSError if the server has ended."""
-        assert self.child.stdin is not None
-        with interrupts.blocked(), self._lock:
-            self.child.stdin.write(json.dumps(to_json(request)).encode() + b"\n")
-            self.child.stdin.flush()
-
-    def poll(self, wait_s: float, number: int | None) -> dict[str, Any]:
-        """Return a message about probe ``number`` that arrives within ``wait_s``, or an empty
-        object. Raises EOFError if the server has ended.
-        """
-        ends = time.monotonic() + wait_s
-        while True:
-            with interrupts.blocked(), self._lock:  # a message must not be lost
-                if not self._messages.get(number):
-                    left_s = max(ends - time.monotonic(), 0.0)
-                    self._receive(min(left_s, SHARED_POLL_S))
-                if waiting := self._messages.get(number):
-                    return waiting.pop(0)
-            if time.monotonic() >= ends:
-                return {}
-
-    def _receive(self, wait_s: float) -> None:
-        assert self.child.stdout is not None
-        if not select.select([self.child.stdout], [], [], wait_s)[0]:
-            return
-        data = os.read(self.child.stdout.fileno(), 1 << 16)
-        if not data:
-            raise EOFError
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            value = json.loads(line)
-            if isinstance(value, dict):
-                self._messages.setdefault(value.get("id"), []).append(value)
 
 
 class ProbeServer:
@@ -134,7 +88,7 @@ class ProbeServer:
         self._hash_seed = hash_seed
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
-        self._connection: _Connection | None = None
+        self._connection: ServerConnection | None = None
         self._lock = threading.RLock()
         self._is_closed = False
         self._number = 0
@@ -250,7 +204,7 @@ class ProbeServer:
             connection, self._connection = self._connection, None
             self._end(connection)
 
-    def _end(self, connection: _Connection | None) -> None:
+    def _end(self, connection: ServerConnection | None) -> None:
         if connection is not None:
             child = connection.child
             process_tree.kill_process_tree(child.pid, self._run_id)
@@ -296,7 +250,7 @@ class ProbeServer:
             env=environ,
             start_new_session=True,
         )
-        self._connection = _Connection(child)
+        self._connection = ServerConnection(child)
         message = self._receive(self._connection, START_TIMEOUT_S, None)
         ready: ServerReady = from_json(ServerReady, message)
         if not ready.ready:
@@ -370,7 +324,9 @@ class ProbeServer:
             missing=(),
         )
 
-    def _receive(self, connection: _Connection, timeout_s: float, number: int | None) -> Any:
+    def _receive(
+        self, connection: ServerConnection, timeout_s: float, number: int | None
+    ) -> dict[str, Any]:
         """Return the next message about probe ``number``. Raises ServerLost if the server ends or
         sends none in time.
         """
@@ -381,13 +337,15 @@ class ProbeServer:
                 raise self._lost(connection)
         return message
 
-    def _poll(self, connection: _Connection, wait_s: float, number: int | None) -> dict[str, Any]:
+    def _poll(
+        self, connection: ServerConnection, wait_s: float, number: int | None
+    ) -> dict[str, Any]:
         try:
             return connection.poll(wait_s, number)
         except (EOFError, OSError, ValueError) as problem:
             raise self._lost(connection) from problem
 
-    def _lost(self, connection: _Connection) -> ServerLost:
+    def _lost(self, connection: ServerConnection) -> ServerLost:
         """Close the connection, unless a different thread did, and return the exception."""
         line = self._last_log_line()
         with self._lock:
