@@ -21,7 +21,7 @@ import pytest
 
 from tests.support.environments import ROOT, clean_environ
 from tests.support.json_documents import assert_documented
-from tests.support.processes import wait_until
+from tests.support.processes import restore_signals, wait_until
 from tests.support.reprokit_calls import reprokit, reprokit_command
 
 from .test_attach import WAITING, program, wait_for_line
@@ -115,6 +115,7 @@ def watch(*words: object, folder: Path) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=restore_signals,
     )
     try:
         assert wait_until((folder / "events.jsonl").exists, 60)

@@ -187,7 +187,7 @@ def test_plain_runs_do_not_see_modules_of_the_user(tmp_path: Path) -> None:
     interpreter.
     """
     own, installed, site = tmp_path / "own", tmp_path / "installed", tmp_path / "site"
-    for folder in (own / "package", installed / "thing-1.0.dist-info", site):
+    for folder in (own / "package", installed / "thing-1.0.dist-info", site / "__pycache__"):
         folder.mkdir(parents=True)
     (own / "helper.py").touch()
     (own / "sitecustomize.py").touch()

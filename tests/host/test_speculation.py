@@ -21,6 +21,7 @@ from reprokit.core.reduce.pass_table import PASSES as REDUCTION_PASSES
 from reprokit.host.minimize.speculation import Answer, Speculation
 from tests.support.environments import ROOT, clean_environ
 from tests.support.examples import examples
+from tests.support.processes import restore_signals
 
 
 class FakeOracle:
@@ -227,6 +228,7 @@ def test_an_interrupt_at_any_moment_ends_the_search() -> None:
         capture_output=True,
         text=True,
         timeout=120,
+        preexec_fn=restore_signals,
         check=False,
     )
     assert done.stdout.split() == ["interrupted", "60"], done.stdout + done.stderr

@@ -34,7 +34,7 @@ def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def _is_installed(folder: Path) -> bool:
     """Return True for a folder with installed packages, with torch, or with only sitecustomize."""
     try:
-        names = {p.name for p in folder.iterdir()}
+        names = {p.name for p in folder.iterdir()} - {"__pycache__"}
     except OSError as problem:
         host_log.log_ignored(problem)
         return False
