@@ -142,7 +142,7 @@ def test_a_changed_table_is_found_and_written_again(
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.real] if n == "watching" else []) for n in CHEAP],
+    [pytest.param(n, marks=[pytest.mark.long] if n == "watching" else []) for n in CHEAP],
 )
 def test_a_cheap_measurement_runs(name: str, tmp_path: Path) -> None:
     """It prints its table, and writes the same rows as JSON with the environment and the date."""

@@ -225,7 +225,7 @@ def test_a_compile_that_advances_is_slow_not_hung(write: Any, tmp_path: Path) ->
         "capture",
         "--json",
         "--timeout",
-        "15",
+        "10",
         "--output-dir",
         tmp_path / "out",
         "--",

@@ -55,7 +55,7 @@ def attach(pid: int, folder: Path, **variables: str) -> CallResult:
     )
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles with Inductor, often as the first test that does")
 def test_its_journal_says_for_how_long_it_has_hung_and_in_which_pass(tmp_path: Path) -> None:
     """The first answer is the verdict: the observation does not have to last for --stall."""
     (tmp_path / "work").mkdir()
