@@ -10,6 +10,7 @@ import sys
 import uuid
 from pathlib import Path
 
+import psutil
 import pytest
 
 from reprokit.host.system import guardian, guardian_client, process_tree
@@ -78,6 +79,29 @@ def test_an_exit_status_and_the_resource_usage_are_returned(tmp_path: Path) -> N
         guardian_client.start_guarded(
             [str(tmp_path / "none")], {}, tmp_path, uuid.uuid4().hex, None
         )
+
+
+def test_a_compiler_deletes_its_temporary_files_before_it_ends(tmp_path: Path) -> None:
+    """It gets SIGTERM, on which a compiler deletes its temporary files. The other victims are
+    stopped.
+    """
+    compiler = tmp_path / "x86_64-linux-gnu-g++-12"
+    compiler.symlink_to("/bin/sh")
+    left = tmp_path / "temporary.o"
+    script = """trap 'rm "$1"; exit' TERM; touch "$1"; echo ready; while :; do sleep 0.1; done"""
+    processes = [
+        subprocess.Popen([compiler, "-c", script, "cc", left], stdout=subprocess.PIPE),
+        subprocess.Popen(["sleep", "100"]),
+    ]
+    try:
+        assert processes[0].stdout is not None and processes[0].stdout.readline() == b"ready\n"
+        guardian.end_compilers({process.pid for process in processes})
+        assert processes[0].wait(10) == 0 and not left.exists()
+        assert psutil.Process(processes[1].pid).status() == psutil.STATUS_STOPPED
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("root", [-1, 0, 1])

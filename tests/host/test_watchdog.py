@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,47 @@ def test_a_blocked_read_names_the_pipe_and_its_other_end() -> None:
     finally:
         os.close(write_end)
         os.waitpid(child, 0)
+
+
+HOLDS = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(1000)
+"""
+WAITS = """
+import fcntl, sys
+def wait(lock_path):
+    with open(lock_path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+wait(sys.argv[1])
+"""
+
+
+def test_a_lock_file_and_its_holder_are_found(run_path: Path) -> None:
+    """The name is that of a local variable of the process that waits, and the kernel lists the
+    holder.
+    """
+    lock, dumper = run_path / ("long " * 30) / "model's.lock", stacks.StackDumper(run_path)
+    lock.parent.mkdir()
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(lock)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    waiter = subprocess.Popen([sys.executable, "-c", WAITS, str(lock)])
+    try:
+        for _ in range(500):
+            if blocked_on.current_system_call(waiter.pid, waiter.pid)[0] == "flock":
+                break
+            time.sleep(0.01)
+        assert dumper.find_lock_file(waiter.pid) == str(lock)
+        (row,) = blocked_on.find_locks(waiter.pid, (), (str(lock),))
+        assert (row.path, row.pid, row.is_holder) == (str(lock), holder.pid, True)
+        assert blocked_on.find_locks(waiter.pid, (holder.pid,), ()) == (row,)
+    finally:
+        for process in (waiter, holder):
+            process.kill()
+            process.wait()
+        dumper.close()
 
 
 def test_an_unreadable_proc_only_makes_the_cause_unknown(

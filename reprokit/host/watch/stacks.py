@@ -176,7 +176,7 @@ class StackDumper:
             self._tool,
             "dump",
             "--nonblocking",
-            "--locals",
+            "-" + "l" * 32,  # each shows 128 characters of a local variable, and paths have 4,096
             "--json",
             "--full-filenames",
             "--pid",
@@ -186,7 +186,8 @@ class StackDumper:
         with host_log.suppress(ValueError, KeyError, TypeError):
             for frame in (f for t in json.loads(text) for f in t["frames"]):
                 for local in frame.get("locals") or ():
-                    value = str(local.get("repr") or "").strip("'\"")
+                    # py-spy writes a text between double quotes, and a single quote in it as \"
+                    value = str(local.get("repr") or "")[1:-1].replace('\\"', "'")
                     if (
                         local["name"]
                         in ("lock_filename", "lock_file", "lock_path", "lock_file_path")
