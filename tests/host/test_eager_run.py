@@ -1,16 +1,20 @@
-"""The run of a factory target without torch.compile, which confirms a hang."""
+"""The runs that follow a failure: short runs after a hang, and a run without torch.compile."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.host.experiments import follow_up
 from reprokit.host.request.run_request import Request
-from reprokit.host.request.target import parse_target
+from reprokit.host.request.target import parse_command, parse_target
+from reprokit.host.run import run_directory, supervise
 
+AT_WORK = "import time\nwhile True: print('at work', flush=True), time.sleep(0.1)"
 SLOW_BUILD = "import time\n\ndef make():\n    time.sleep(1000)\n"
 
 
@@ -31,3 +35,46 @@ def test_a_slow_start_is_no_hang_without_the_compiler(
     checked = follow_up.check_eager(request, seen, tmp_path, None)
     assert checked.eager == answer
     assert ("had not called the model" in checked.eager_detail) is not bool(answer)
+
+
+@pytest.mark.parametrize(
+    ("program", "answer"),
+    [
+        ("pass", "it passes in "),
+        ("raise ValueError('no worker\\nat all')", "ValueError: no worker"),
+        ("raise SystemExit(3)", "it ended: exit status 3"),
+        (AT_WORK, "it did not end within "),
+    ],
+)
+def test_a_short_run_answers_a_question_about_a_hang(
+    program: str, answer: str, tmp_path: Path
+) -> None:
+    """Each open question has its variables, and an answer says how its run ended."""
+    variables = ("REPROKIT_OVERRIDES", "TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT")
+    check = f"import os; assert sum(name in os.environ for name in {variables}) == 1"
+    command = (sys.executable, "-c", f"{check}\n{program}")
+    deadline_s = 4.0 if program == AT_WORK else 60.0
+    request = Request(parse_command(command), deadline_s=deadline_s, stall_s=2.0, grace_s=0.1)
+    healthy = Request(parse_command((sys.executable, "-c", "pass")))
+    run_directory.make_folders(tmp_path / "first")
+    first = supervise.run_target_once(healthy, tmp_path / "first")
+    hang = Verdict("hang", "worker-wait", "compile-worker-lost", "")
+    answers = follow_up.ask_follow_ups(request, hang, first, tmp_path, None)
+    assert [row.question for row in answers] == [
+        'with backend="eager"',
+        "with TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT=10",
+        "the last lines of TORCH_LOGS=+inductor",
+    ]
+    assert all(row.answer.startswith(answer) for row in answers[:2]), answers
+    assert answers[2].answer == "nothing was logged"
+
+
+def test_a_failure_without_the_compiler_is_described(tmp_path: Path) -> None:
+    """The exception, or the exit status of a program that leaves none."""
+    for program, detail in (
+        ("raise KeyError('gone')", "KeyError: 'gone'"),
+        ("import os; os.kill(os.getpid(), 9)", "it ended: killed by SIGKILL"),
+    ):
+        request = Request(parse_command((sys.executable, "-c", program)))
+        checked = follow_up.check_eager(request, Observation(), tmp_path / detail, None)
+        assert (checked.eager, checked.eager_detail) == ("fails", detail)
