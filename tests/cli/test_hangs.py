@@ -37,9 +37,9 @@ sys.exit(max(rank.wait() for rank in ranks))
 """
 """Start two ranks of a program, which meet at a free port."""
 REAL = (
-    "native_spin",
     "worker_sleep",
     "phase:bw_lowering",
+    pytest.param("native_spin", marks=pytest.mark.long),  # test_politeness.py has a real one
     pytest.param("stopped", marks=pytest.mark.long),
 )
 RECORDED = (

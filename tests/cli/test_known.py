@@ -65,7 +65,7 @@ def own_catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_a_workaround_that_does_not_work_is_not_true(tmp_path: Path) -> None:
     """The failure occurs, as recorded, but what should avoid it does not."""
     useless = 'workaround = "torch.manual_seed(1)"'

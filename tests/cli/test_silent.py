@@ -423,7 +423,7 @@ def check_own_check(kind: str, words: str, done: CallResult) -> None:
     assert done.json["verdict"]["responsible"] == party, done.json["verdict"]
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_a_program_that_checks_its_results_is_compared_with_eager(
     write: Any, tmp_path: Path
 ) -> None:
