@@ -58,6 +58,7 @@ def test_stacks_of_a_hang(body: str, write: Any, tmp_path: Path) -> None:
     tools = check_stacks(done)
     if body != "stopped":
         assert tools.count("faulthandler") >= 3
+        assert done.json["verdict"]["cause"] == "native-loop-holding-gil"
     else:
         assert any(m["what"] == "stacks" and "stopped" in m["why"] for m in done.json["missing"])
     assert survivors(env["HANG_MARK"]) == []

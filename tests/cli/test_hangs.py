@@ -39,7 +39,7 @@ sys.exit(max(rank.wait() for rank in ranks))
 REAL = (
     "worker_sleep",
     "phase:bw_lowering",
-    pytest.param("native_spin", marks=pytest.mark.long),  # test_politeness.py has a real one
+    pytest.param("native_spin", marks=pytest.mark.long),  # test_ends.py has a real one
     pytest.param("stopped", marks=pytest.mark.long),
 )
 RECORDED = (

@@ -166,7 +166,7 @@ def test_a_run_that_reprokit_stops_can_save_first(how: str, write: Any, tmp_path
     assert (done.run_dir / "logs" / "stdout.txt").read_text().split() == ["saving", "saved"]
 
 
-@pytest.mark.real
+@pytest.mark.real("its program spins until its stacks are read")
 def test_a_program_that_cannot_run_a_handler_gets_no_grace_period(
     write: Any, tmp_path: Path
 ) -> None:
