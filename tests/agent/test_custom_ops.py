@@ -38,7 +38,7 @@ print(json.dumps(found))
 
 def test_each_broken_contract_is_described(tmp_path: Path) -> None:
     """A type, shape, stride or exception of the fake kernel, or a change that the schema does not
-    declare. Operators of torch are not checked.
+    declare.
     """
     done = warm_processes.run_torch_program(PROGRAM, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

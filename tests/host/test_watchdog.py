@@ -23,6 +23,7 @@ from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
 from reprokit.host.watch.journal_tail import JournalFollower
 from reprokit.host.watch.watchdog import MAX_TICK_S, Watchdog
+from tests.support.processes import wait_until
 
 
 @pytest.fixture
@@ -215,10 +216,9 @@ def test_a_lock_file_and_its_holder_are_found(run_path: Path) -> None:
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     waiter = subprocess.Popen([sys.executable, "-c", WAITS, str(lock)])
     try:
-        for _ in range(500):
-            if blocked_on.current_system_call(waiter.pid, waiter.pid)[0] == "flock":
-                break
-            time.sleep(0.01)
+        assert wait_until(
+            lambda: blocked_on.current_system_call(waiter.pid, waiter.pid)[0] == "flock"
+        )
         assert dumper.find_lock_file(waiter.pid) == str(lock)
         (row,) = blocked_on.find_locks(waiter.pid, (), (str(lock),))
         assert (row.path, row.pid, row.is_holder) == (str(lock), holder.pid, True)
