@@ -226,6 +226,14 @@ def _digest(folder: Path, outs: set[Path], words: list[str], variables: Variable
     return hashlib.sha256(_plain(text.encode(), folder)).hexdigest()
 
 
+NOT_RESTORED = {
+    sys.prefix: "/recorded/environment",
+    sys.base_prefix: "/recorded/python",
+    str(Path.home()): "/recorded/home",
+}
+"""Folders of this machine whose names in a recording stay where it is restored."""
+
+
 def _plain(data: bytes, folder: Path) -> bytes:
     for place, text in _replacements(folder):
         for form in {place, json.dumps(place)[1:-1]}:
@@ -235,13 +243,10 @@ def _plain(data: bytes, folder: Path) -> bytes:
 
 def _replacements(folder: Path) -> list[tuple[str, str]]:
     """Return the folders of this machine, the innermost first, and what a recording has instead."""
-    rows = {
-        str(folder): FOLDER,
-        str(ROOT): REPOSITORY,
-        sys.prefix: "/recorded/environment",
-        sys.base_prefix: "/recorded/python",
-        str(Path.home()): "/recorded/home",
-    }
+    return _innermost_first({str(folder): FOLDER, str(ROOT): REPOSITORY, **NOT_RESTORED})
+
+
+def _innermost_first(rows: dict[str, str]) -> list[tuple[str, str]]:
     return sorted(rows.items(), key=lambda row: len(row[0]), reverse=True)
 
 
@@ -284,5 +289,10 @@ def _assert_alike(
 
 
 def _numberless(value: Any) -> Any:
-    """Return a value without its numbers and without the names of temporary files."""
-    return json.loads(re.sub(r"/tmp/[\w-]+|\d+(\.\d+)?", "#", json.dumps(value)))
+    """Return a value without its numbers and the names of temporary files, and with the folders
+    that a recording has.
+    """
+    text = json.dumps(value)
+    for place, name in _innermost_first(NOT_RESTORED):
+        text = text.replace(place, name)
+    return json.loads(re.sub(r"/tmp/[\w-]+|\d+(\.\d+)?", "#", text))
