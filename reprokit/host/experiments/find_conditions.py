@@ -123,12 +123,14 @@ class ConditionFinder:
             alone = self._search((one,), self._answer_with_variables)
             found = failure_conditions.merged(found, alone)
         if found.needed:
-            self._budget_cpu_s = max(self._budget_cpu_s, self.cpu_s + LINES_BUDGET_CPU_S)
+            budget_cpu_s = self._budget_cpu_s
+            self._budget_cpu_s = max(budget_cpu_s, self.cpu_s + LINES_BUDGET_CPU_S)
             try:
                 for some, ask in self._asked:
                     lines += condition_lines.program_lines(some, found, ask)
             except (_Spent, ServerLost) as problem:
                 host_log.log_ignored(problem)
+            self._budget_cpu_s = budget_cpu_s
         more = self._every_value() if self._is_thorough else ()
         return dataclasses.replace(found, lines=tuple(lines), tried=(*found.tried, *more))
 
