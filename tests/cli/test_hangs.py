@@ -37,17 +37,17 @@ sys.exit(max(rank.wait() for rank in ranks))
 """
 """Start two ranks of a program, which meet at a free port."""
 REAL = (
-    "worker_sleep",
     "phase:bw_lowering",
     pytest.param("native_spin", marks=pytest.mark.long),  # test_ends.py has a real one
     pytest.param("stopped", marks=pytest.mark.long),
 )
 RECORDED = (
+    "worker_sleep",
     "native_lock",
     "memory",
     "deadlock",
     "pipe",
-    "filelock",
+    pytest.param("filelock", marks=pytest.mark.fresh),
     "unroll_calls",
     "cxx_sleep",
     "phase:first_run",

@@ -28,6 +28,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_renamed_torch(tmp_path_factory.mktemp("newer") / "environment")
 
 
+@pytest.mark.long
 def test_a_failure_keeps_its_signature_and_the_lacking_hooks_are_named(
     python: str, tmp_path: Path
 ) -> None:

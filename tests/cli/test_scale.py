@@ -148,7 +148,7 @@ def test_an_exponential_compile_is_named_and_a_deadline_is_reported(
     assert (replayed.status, replayed.json["answer"]) == (0, "same"), replayed.out + replayed.err
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_a_linear_compile_is_healthy(target: Path, tmp_path: Path) -> None:
     """Exit code 0, the law in the sentence, and a row for each size on the terminal.
 

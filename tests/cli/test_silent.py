@@ -101,6 +101,11 @@ def test_the_repro_of_a_wrong_result_fails_by_itself(wrong_result: CallResult) -
         [sys.executable, repro], env=clean_environ(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 1 and "Tensor-likes are not close" in done.stderr
+
+
+@pytest.mark.long
+def test_a_wrong_result_is_replayed(wrong_result: CallResult) -> None:
+    """The program of the pack gives wrong results at the same place of the compiler."""
     again = reprokit("replay", wrong_result.json["pack"], "--yes", "--json")
     assert (again.status, again.json["answer"]) == (0, "same"), again.out + again.err
 

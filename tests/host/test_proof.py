@@ -75,7 +75,7 @@ def test_a_forked_child_that_shares_a_failure_is_noticed(
     assert (tmp_path / "watched").exists()
 
 
-@FRESH
+@pytest.mark.long
 def test_without_a_forked_child_a_fresh_process_is_watched(
     tmp_path: Path, watched: CandidateResult
 ) -> None:
