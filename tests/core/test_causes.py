@@ -151,6 +151,12 @@ FOLLOWED = {
 }
 
 
+def test_idle_workers_of_a_different_wait_are_not_its_cause() -> None:
+    """A thread that waits outside of Inductor's pool has no cause in the pool's idle workers."""
+    idle_workers = of_worker(WORKER, job=False)
+    assert diagnose_hang(idle_workers).name == "thread-wait"
+
+
 @pytest.mark.parametrize("cause", FOLLOWED)
 def test_what_is_waited_for_is_the_cause(cause: str) -> None:
     """The cause is that of the child, the compile worker or the worker's child that the thread
@@ -197,6 +203,25 @@ def test_a_deadlock_names_the_other_threads() -> None:
     assert deadlock.name == "lock-deadlock"
     assert "model.py:7 in Pass.__call__" in deadlock.detail
     assert "cache-writer waits at cache.py:31 in flush" in deadlock.detail
+
+
+def test_a_deadlock_names_a_thread_that_does_not_wait() -> None:
+    """The detail names where a thread is that may have the lock, after the threads that wait."""
+    reader = ThreadStack(1, "cache-reader", (Frame("/home/bob/cache.py", "load", 7),), tid=8)
+    writer = ThreadStack(1, "cache-writer", (Frame("/home/bob/cache.py", "flush", 31),), tid=9)
+    base = seen(idle("futex"), thread(), reader, writer, gil_age_s=0.1)
+    threads = (
+        *base.evidence.processes[0].threads,
+        ThreadState(8, states="SSS", want=0.0, syscall="read"),
+        ThreadState(9, states="SSS", want=0.0, syscall="futex"),
+    )
+    process = replace(base.evidence.processes[0], threads=threads)
+    deadlock = diagnose_hang(replace(base, evidence=Evidence((process,))))
+    assert deadlock.name == "lock-deadlock"
+    assert deadlock.detail.endswith(
+        "thread cache-writer waits at cache.py:31 in flush; thread cache-reader is at cache.py:7"
+        " in load"
+    )
 
 
 def test_a_file_lock_names_its_holder() -> None:

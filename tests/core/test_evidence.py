@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reprokit.core.redaction.python_source import PythonSource
@@ -147,6 +147,7 @@ AROUND = st.text(alphabet="ab \\'\"{}@.:#<>-\n%1", max_size=12)
 
 @settings(max_examples=examples(300))
 @given(FORMS, QUOTES, SECRETS, AROUND, AROUND)
+@example("password = [{}]", "f'{{x}}{}'", "ghp_" + "aB3dE5gH7j" * 3 + "Kl9mN0", "", "")
 def test_a_redacted_program_is_the_same_program(
     form: str, quote: str, secret: str, before: str, after: str
 ) -> None:
@@ -179,6 +180,7 @@ NAMES = st.from_regex(r"[a-z_][a-z_0-9]{0,8}", fullmatch=True).filter(
         max_size=6,
     )
 )
+@example(["token", "b", "c", "d", "e", "f"])
 def test_code_in_a_log_stays(names: list[str]) -> None:
     """A line of a graph in a log stays unchanged, even when its names equal those of the user, the
     host or a secret.
@@ -264,6 +266,7 @@ def test_text_that_is_not_python_is_redacted_as_text() -> None:
     with pytest.raises(ValueError, match="not Python"):
         PythonSource("x = (")
     assert "<email-1>" in Redactor().redact_python("x = ( bob@corp.example.com")
+    assert Redactor().redact_python("password = 'kQ7#mz21' 1\n") == "password = '<token-1>' 1\n"
 
 
 @given(st.text(max_size=60))

@@ -100,6 +100,7 @@ FORMS = {
     st.sampled_from([*planted_secrets.CHANNELS]),
     st.randoms(use_true_random=False),
 )
+@example("password", "a block of YAML", "text", random.Random(1))
 def test_a_named_secret_is_hidden(
     name: str, form: str, channel: str, chance: random.Random
 ) -> None:
@@ -135,6 +136,37 @@ def test_structure_hides_any_value(name: str, secret: str) -> None:
         assert redacted["a"][0][name] != secret and redacted["one"]["value"] != secret
         assert secret not in redacted["argv"] or secret.startswith("--")
         assert secret not in command_text(["x", f"--{name}", secret]).removeprefix(f"x --{name}")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('machine h password "kQ7#mz21" port 3', 'machine h password "<token-1>" port 3'),
+        ('passphrase "opensesame"', 'passphrase "<token-1>"'),
+        ('token "aB3dE5gH7jKl9m"', 'token "<token-1>"'),
+        ('login token "conv2d"', 'login token "conv2d"'),
+        ('the password "of the day" is', 'the password "of the day" is'),
+    ],
+)
+def test_a_quoted_value_without_a_sign_is_hidden(text: str, shown: str) -> None:
+    """A quoted value after the name of a secret and a space is hidden; a phrase and a word of code
+    stay.
+    """
+    assert hidden(text) == shown
+
+
+def test_a_secret_of_a_key_is_hidden_in_later_texts() -> None:
+    """A text that no rule recognizes loses a secret that a key showed before."""
+    secret = "xK9#mQ2$vL7!pR4z"
+    assert Redactor().redact_text(f"then {secret} was") == f"then {secret} was"
+    shown = Redactor().redact_value([{"password": secret}, f"then {secret} was"])
+    assert shown == [{"password": "<token-1>"}, "then <token-1> was"]
+
+
+def test_a_sentence_under_the_name_of_a_token_is_a_text() -> None:
+    """A description of a token stays readable, without the private text in it."""
+    shown = Redactor().redact_value({"token": "to use: ask bob@corp.example.com"})
+    assert shown == {"token": "to use: ask <email-1>"}
 
 
 @pytest.mark.parametrize(

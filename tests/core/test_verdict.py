@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.core.judge.stacks.main_process import find_by_stacks
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import Evidence, ProcessState
 from reprokit.core.records.rank_graphs import GraphRecord
 
 SITE = "/v/lib/python3.11/site-packages/"
@@ -259,3 +261,30 @@ def test_a_hang_in_a_thread_has_the_phase_of_that_thread() -> None:
     both = tuple(Dump(i, "py-spy", 5, threads) for i in (1, 2))
     verdict = judge_run(Observation(**DEADLINE, quiet_s=60, dumps=both, working_tid=9))
     assert (verdict.kind, verdict.phase) == ("hang", "lowering")
+
+
+def test_a_hang_names_the_file_that_a_child_compiles() -> None:
+    """The kernel of a hang is the newest source file in the command of a child."""
+    commands = ("python train.py", "python wrap.py", "g++ -O3 /tmp/x/ckernel.main.cpp -o k.so")
+    processes = tuple(ProcessState(5 + n, 4 + n, words) for n, words in enumerate(commands))
+    verdict = judge_run(
+        Observation(
+            **DEADLINE,
+            quiet_s=60,
+            dumps=dumps(leaf("a"), leaf("a")),
+            evidence=Evidence(processes),
+        )
+    )
+    assert (verdict.kind, verdict.work.get("kernel")) == ("hang", "ckernel.main.cpp")
+
+
+def test_a_compile_worker_is_not_the_main_process() -> None:
+    """A process waits for its compile worker, so the process is the main one, although only the
+    worker is inside the compiler.
+    """
+    main = Frame(SITE + "torch/_inductor/compile_worker/__main__.py", "main")
+    waits = Dump(1, "py-spy", 5, (ThreadStack(5, "MainThread", (USER,), is_main=True, tid=5),))
+    for outermost, chosen in ((main, 5), (USER, 6)):
+        stack = (*leaf("a"), outermost)
+        works = Dump(1, "py-spy", 6, (ThreadStack(6, "MainThread", stack, is_main=True, tid=6),))
+        assert find_by_stacks((waits, works), 5).pid == chosen

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.bisect import releases, torch_environments
+from reprokit.host.bisect import releases, torch_environments, torch_versions
 from reprokit.host.bisect.torch_environments import CannotInstall, InstallOptions, main_error_line
 from tests.support.environments import ROOT
 from tests.support.processes import wait_until
@@ -271,3 +271,38 @@ def test_a_missing_uv_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="there is no uv; install it"):
         torch_environments._installer_command("python", "uv")
+
+
+def fake_python(folder: Path, name: str, torch: str) -> str:
+    """Write a program that answers as an interpreter with this version of torch; without one, it
+    does not run.
+    """
+    path = folder / name
+    answer = f'case "$1" in -I) echo 3 11;; *) echo {torch};; esac' if torch else "exit 3"
+    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_an_interpreter_that_does_not_run_is_left_out_of_a_bisection(tmp_path: Path) -> None:
+    """The other interpreters are tried, between the ends that are given by their paths."""
+    good, middle, bad = (
+        fake_python(tmp_path, f"python-{version}", version)
+        for version in ("2.9.1", "2.11.0", "2.13.0")
+    )
+    broken = fake_python(tmp_path, "broken", "")
+    said: list[str] = []
+    plan = torch_versions.plan_bisection(
+        good, bad, [], [broken, middle], InstallOptions(), said.append
+    )
+    assert [(c.version, c.python) for c in plan.candidates] == [
+        ("2.9.1", good),
+        ("2.11.0", middle),
+        ("2.13.0", bad),
+    ]
+    ((unplaced, why),) = plan.unplaced
+    assert unplaced == broken and broken in why and f"left out: {why}" in said
+    with pytest.raises(BadInput, match="name a different end of the range"):
+        torch_versions.plan_bisection(
+            fake_python(tmp_path, "no-torch", "no version"), bad, [], [], InstallOptions(), print
+        )

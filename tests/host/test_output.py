@@ -37,3 +37,17 @@ def test_head_and_tail_are_kept(
         assert text == data
     assert len(text) < 100 + 80 + 2 * step + 40
     assert [p.name for p in tmp_path.iterdir()] == ["stdout.txt"]
+
+
+def test_no_part_of_a_word_is_kept_beside_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word without an end, which may be a secret, is cut whole."""
+    monkeypatch.setattr(output, "HEAD_BYTES", 100)
+    monkeypatch.setattr(output, "TAIL_CHUNK_BYTES", 40)
+    kept = BoundedLog(tmp_path / "stdout.txt")
+    for part in (*[b"x" * 20] * 48, b"the last two lines,\n", b"which are separate\n"):
+        kept.write(part)
+    kept.close()
+    text = (tmp_path / "stdout.txt").read_bytes()
+    assert text == b"\n<<cut 960 bytes>>\nthe last two lines,\nwhich are separate\n"

@@ -6,17 +6,23 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
-from reprokit.host.pack import placeholder_counts, reader, writer
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.pack import placeholder_counts, reader, reopen, writer
 from reprokit.host.run.run_directory import make_folders
+from tests.support import damaged_files
 from tests.support.examples import examples
 
 CHROMIUM = b'V1121 00:00:00 1 x.py:1] {"chromium_event": {}}\n\t{"name": "a"}\n'
@@ -239,3 +245,85 @@ def test_files_beyond_the_limit_of_a_pack_are_left_out(tmp_path: Path) -> None:
         n.startswith("eager/") for n in pack.files
     )
     assert any("eager" in row for row in pack.manifest["trimmed"])
+
+
+@pytest.mark.parametrize("data", [b"[]", b"3", b"null"])
+def test_a_document_that_is_not_an_object_is_refused(tmp_path: Path, data: bytes) -> None:
+    """A JSON file of a pack must be an object, and a file that is not there is an empty one."""
+    pack = reader.PackFiles(tmp_path / "p.tar.gz", {"run.json": data}, {"run.json": 1}, {})
+    assert pack.read_json("report.json") == {}
+    with pytest.raises(BadInput, match=r"p\.tar\.gz has a run\.json .*: it is not an object$"):
+        pack.read_json("run.json")
+
+
+def test_a_pack_of_too_many_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack may have as many files as the limit, with its manifest, and not one more."""
+    path = tmp_path / "p.tar.gz"
+    path.write_bytes(damaged_files.build_pack({f"{n}.txt": b"" for n in range(4)}))
+    monkeypatch.setattr(reader, "MAX_FILES", 5)
+    assert len(reader.read_pack(path).sizes) == 5
+    monkeypatch.setattr(reader, "MAX_FILES", 4)
+    with pytest.raises(BadInput, match=r"was refused: it has more than 4 files"):
+        reader.read_pack(path)
+
+
+DOCUMENTS = {
+    "verdict.json": {"kind": "exception", "phase": "codegen", "cause": None, "reason": "raised"},
+    "signature.json": {"id": "0" * 12, "title": "exception: codegen | E", "algorithm": ALGORITHM},
+}
+
+
+def packed(path: Path, **documents: Any) -> Path:
+    """Write a pack with these JSON files, whose names have no ending; None leaves one out."""
+    rows = DOCUMENTS | {f"{name}.json": value for name, value in documents.items()}
+    path.write_bytes(
+        damaged_files.build_pack(
+            {n: json.dumps(value).encode() for n, value in rows.items() if value is not None}
+        )
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"verdict": None}, "has no verdict.json or no signature.json"),
+        ({"signature": None}, "has no verdict.json or no signature.json"),
+        (
+            {"signature": {"algorithm": 1}},
+            f"was signed with algorithm 1 and this reprokit signs with {ALGORITHM}; capture it"
+            " again, or use the reprokit that made it",
+        ),
+        ({"signature": {}}, "was signed with algorithm None and this reprokit signs with"),
+    ],
+)
+def test_a_pack_without_its_verdict_is_not_opened(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    """A pack without its records, or of a different version of the signature, says why no command
+    can work on it.
+    """
+    with pytest.raises(BadInput) as refusal:
+        reopen.open_pack(packed(tmp_path / "p.tar.gz", **change))
+    assert str(refusal.value).startswith(f"{tmp_path / 'p.tar.gz'} {why}")
+
+
+@pytest.mark.parametrize(
+    ("reduction", "cpu_s", "rate"),
+    [
+        (None, 0.0, 1.0),
+        ({"cpu_s": 12.5, "rate": 0.4}, 12.5, 0.4),
+        ({"cpu_s": "12", "rate": 7}, 0.0, 1.0),
+        ({"cpu_s": 1e300, "rate": -3}, 0.0, 0.0),
+    ],
+)
+def test_the_cost_and_the_rate_of_a_reduction_are_read(
+    tmp_path: Path, reduction: dict[str, Any] | None, cpu_s: float, rate: float
+) -> None:
+    """A pack has the CPU seconds of its reduction and the share of failing runs; impossible numbers
+    are not believed.
+    """
+    opened = reopen.open_pack(packed(tmp_path / "p.tar.gz", minimize=reduction))
+    assert (opened.reduction_cpu_s, opened.failure_rate) == (cpu_s, rate)

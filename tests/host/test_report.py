@@ -361,6 +361,17 @@ def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
     assert figure["hot"] == [{"name": "nothing moved", "place": "<user>:3", "samples": 3}]
 
 
+def test_a_flame_graph_keeps_its_most_frequent_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of too many frames leaves out the rarest."""
+    monkeypatch.setattr(flamegraph, "MAX_NODES", 3)
+    dumps = [
+        Dump(n, "py-spy", 7, (ThreadStack(7, "MainThread", (Frame("/x.py", name, 1),), True),))
+        for n, name in enumerate(("rare", "often", "often", "some", "often", "some"))
+    ]
+    (process,) = flamegraph.stack_tree(dumps, {})["children"]
+    assert [(c["name"], c["samples"]) for c in process["children"]] == [("often", 3), ("some", 2)]
+
+
 def test_only_chains_of_single_calls_share_a_box() -> None:
     """A frame that calls two others, or that has samples of its own, ends its box."""
 

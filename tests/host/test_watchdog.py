@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,22 @@ from typing import Any
 import pytest
 
 from reprokit.core.judge.hangs.hang_causes import diagnose_hang
-from reprokit.core.records.dumps import Dump, ThreadStack
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.journal_reader import event_from_json
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.stalls import INSIDE, Stall
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import Begin, End
 from reprokit.core.shared.contract.journal_format import Now, encode_event, encode_now
 from reprokit.host.run import observation_reader, run_directory
-from reprokit.host.watch import blocked_on, hang_evidence, sampler, stacks, watchdog
+from reprokit.host.watch import (
+    blocked_on,
+    hang_evidence,
+    proc_snapshot,
+    sampler,
+    stacks,
+    watchdog,
+)
 from reprokit.host.watch.journal_tail import JournalFollower
 from reprokit.host.watch.watchdog import MAX_TICK_S, Watchdog
 from tests.support.processes import wait_until
@@ -138,6 +147,78 @@ def test_a_busy_program_outside_the_compiler_is_not_a_stall(
     for _ in range(4):
         advance(watcher, clock, 1.5)
     assert watcher.quiet_s == pytest.approx(4.5)
+
+
+def test_a_stall_that_ends_has_its_whole_length(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reported stall grows until the next progress, and a later stall is a new one."""
+    clock = Clock(monkeypatch)
+    watcher = make_watchdog(run_path, monkeypatch)
+    journal(run_path, ev="begin", name="GraphLowering.run")
+    advance(watcher, clock, 1)
+    for quiet_s in (6.0, 9.0):
+        for _ in range(4):
+            advance(watcher, clock, 1.5)
+        watcher.record_stall(Stall(INSIDE, cause="sleep", seconds=6.0))
+        for _ in range(round((quiet_s - 6.0) / 1.5)):
+            advance(watcher, clock, 1.5)
+        journal(run_path, ev="begin", name=f"after {quiet_s}")
+        advance(watcher, clock, 1.5)
+    assert [stall.seconds for stall in watcher.stalls] == [6.0, 9.0]
+
+
+@pytest.mark.parametrize(("repeats", "is_progress"), [(99, True), (101, False)])
+def test_a_moving_stack_of_endless_unrolling_is_not_progress(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: int, is_progress: bool
+) -> None:
+    """Dynamo's stack moves while it traces a line again, which is not progress beyond the budget
+    of the line.
+    """
+    file = "/v/lib/python3.11/site-packages/torch/_dynamo/symbolic_convert.py"
+
+    def moving_stack(tool: str | None, folder: Path, number: int, pid: int) -> Dump:
+        frames = (Frame(file, f"step_{number}", number), Frame(file, "run", 1))
+        return Dump(number, "py-spy", pid, (ThreadStack(pid, "MainThread", frames, True, tid=pid),))
+
+    monkeypatch.setattr(stacks, "_py_spy", moving_stack)
+    watcher = Watchdog(run_path, os.getpid(), 60.0, 100, lambda: 0.0)
+    journal(run_path, ev="begin", name="bytecode_tracing")
+    (run_path / "journal" / f"{os.getpid()}.now").write_bytes(
+        encode_now(Now(1.0, "line", "f.py:3", repeats, "f.py:3"))
+    )
+    watcher.follower.read_news()
+    main = watcher.follower.find_main_process(os.getpid())
+    watcher._progress_at = 0.0
+    assert watcher._progress_in_stacks(main) == []
+    moved = [f"the stack of process {os.getpid()} changed"]
+    assert watcher._progress_in_stacks(main) == (moved if is_progress else [])
+    watcher.close()
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_only_the_main_thread_of_many_has_its_wait_described(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The files that the threads wait for are not looked up for each of many threads."""
+    monkeypatch.setattr(
+        blocked_on.DescriptorLinks, "describe_wait", lambda self, pid, name, args: ("a pipe", 7)
+    )
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait, daemon=True) for _ in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        samples = proc_snapshot.ProcSampler()
+        samples.take_sample([os.getpid()])
+        (process,) = samples.make_evidence({}, {}).processes
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+    waits = {t.tid == os.getpid(): (t.waits_for, t.waits_for_pid) for t in process.threads}
+    assert len(process.threads) > count
+    assert waits == {True: ("a pipe", 7), False: ("a pipe", 7) if count == 2 else ("", 0)}
 
 
 def test_an_incomplete_journal_is_followed(run_path: Path) -> None:

@@ -277,6 +277,13 @@ def test_a_program_is_written_from_top_to_bottom() -> None:
     )
 
 
+def test_a_result_that_nothing_reads_has_no_name() -> None:
+    """A call without a reader loses the name of its result, and a result that is read keeps it."""
+    before = "a = f(1)\nb = g(2)\nprint(b)\n"
+    text = straight_line.straighten_program(before, lambda text: True)
+    assert text == "f(1)\nb = g(2)\nprint(b)\n"
+
+
 def test_a_factory_that_returns_a_dict_is_inlined() -> None:
     """The model, the calls and the arguments of compile replace their uses; a single call needs no
     loop.

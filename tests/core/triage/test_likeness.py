@@ -58,6 +58,22 @@ def test_a_different_kind_is_never_the_same() -> None:
     ).is_proposed
 
 
+def test_kernels_of_common_operators_are_proposed() -> None:
+    """A kernel with more of the model around the same operators is like the other, and one of
+    different operators is not.
+    """
+    small = Traits("wrong-result", kernel="triton_poi_fused_sin_mul_0")
+    large = Traits("wrong-result", kernel="triton_per_fused_add_mul_sin_sum_3")
+    likeness = compare_traits(small, large)
+    assert likeness.is_proposed
+    assert likeness.shared == (
+        "kernels with common operators: triton_poi_fused_sin_mul_0 and"
+        " triton_per_fused_add_mul_sin_sum_3",
+    )
+    other = Traits("wrong-result", kernel="triton_poi_fused_cos_div_0")
+    assert compare_traits(small, other).score == 0
+
+
 names = st.lists(st.sampled_from("abcdefgh"), max_size=6).map(tuple)
 traits = st.builds(
     Traits,

@@ -249,6 +249,23 @@ def test_a_result_outside_the_schema_is_refused(change: dict[str, Any]) -> None:
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) <= job_schema.MAX_REASON_CHARS
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"seconds": NaN}', "NaN is not a number in JSON"),
+        ('{"seconds": -Infinity}', "-Infinity is not a number in JSON"),
+        ("[" * 300 + "]" * 300, "it is nested more than 200 levels deep"),
+    ],
+)
+def test_a_text_outside_json_is_refused(text: str, why: str) -> None:
+    """A number that JSON does not have, and values that are nested too deeply, are refused with the
+    reason.
+    """
+    with pytest.raises(job_schema.FailsSchema) as refusal:
+        job_schema.parse_strict_json(text)
+    assert str(refusal.value) == why
+
+
 def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files beyond the hundred newest, or beyond the size, are deleted, and a link in the position
     of the folder is not followed.
@@ -269,6 +286,61 @@ def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (output / "large").write_bytes(b"x" * 20_000)
     quarantine.quarantine_file(output / "large", output)
     assert not (output / "large").exists() and not [*(output / quarantine.FOLDER).iterdir()]
+
+
+def test_a_folder_in_the_quarantine_has_the_size_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quarantine keeps a small folder, and deletes a folder whose files are too large."""
+    monkeypatch.setattr(quarantine, "MAX_BYTES", 10_000)
+    for size in (100, 20_000):
+        (tmp_path / "result.json" / "inside").mkdir(parents=True)
+        (tmp_path / "result.json" / "inside" / "x").write_bytes(b"x" * size)
+        name = quarantine.quarantine_file(tmp_path / "result.json", tmp_path)
+        assert not (tmp_path / "result.json").exists()
+        assert (tmp_path / name / "inside" / "x").exists() == (size == 100)
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"uid": 3}'])
+def test_a_refused_plan_is_moved_to_the_quarantine(tmp_path: Path, text: str) -> None:
+    """After an interrupted nightly run without a valid plan, the next start names the refused file,
+    keeps the results, and starts a new nightly run.
+    """
+    (tmp_path / "suite.toml").write_text(SUITE)
+    suite = suite_file.read_suite(tmp_path / "suite.toml")
+    messages: list[str] = []
+    with nights_of.lock_output(tmp_path / "out") as output, new_ledger(output) as store:
+
+        def begin() -> nights_of.Night:
+            return nights_of.begin_jobs(
+                suite, suite.cells, {"default": "python"}, {}, output, store, messages.append
+            )
+
+        first = begin()
+        (first.jobs[0].folder / "attempt-1.json").write_text("{}")
+        (first.path / "plan.json").write_text(text)
+        again = begin()
+        (refusal,) = messages
+        assert refusal.startswith(f"refused plan.json of nightly run {first.path.name}: ")
+        kept = output / refusal.rpartition("; see ")[2]
+        assert kept.parent == output / quarantine.FOLDER and kept.read_text() == text
+        assert not again.is_resumed and again.path != first.path and len(again.left) == 3
+        assert (first.jobs[0].folder / "attempt-1.json").exists()
+
+
+def test_a_nightly_run_that_began_nothing_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder without a plan in which nothing ran is replaced by the next nightly run of the day,
+    and a folder in which a job ran stays.
+    """
+    monkeypatch.setattr(nights_of.time, "strftime", lambda *args: "2026-11-28")
+    first = nights_of._new_folder(tmp_path)
+    (first / "draft").touch()
+    assert nights_of._new_folder(tmp_path) == first and not (first / "draft").exists()
+    (first / "jobs" / "0001-x" / "attempt-1").mkdir(parents=True)
+    assert nights_of._new_folder(tmp_path) == first.with_name("2026-11-28-2")
+    assert (first / "jobs" / "0001-x" / "attempt-1").exists()
 
 
 def _filled(folder: Path) -> Path:
@@ -433,6 +505,60 @@ def test_commands_end_cleanly_with_a_hostile_ledger(seed: int) -> None:
                 line for line in err.splitlines() if not line.startswith("reprokit: refused ")
             ]
             assert len(err.splitlines()) - len(errors) <= 1 and len(errors) == (status == 2), err
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("CREATE VIEW v AS SELECT * FROM bug", "it has a view, 'v'"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM night; END",
+            "it has a trigger, 't'",
+        ),
+        ("DROP INDEX tally_by_night", "its tally_by_night is missing or differs from that of"),
+        ("ALTER TABLE tally ADD COLUMN x", "its tally is missing or differs from that of reprokit"),
+    ],
+)
+def test_a_ledger_with_foreign_tables_is_refused(tmp_path: Path, change: str, why: str) -> None:
+    """A ledger with code or tables that reprokit does not make is refused with one line, and its
+    rows stay.
+    """
+    path = tmp_path / "ledger.sqlite"
+    with new_ledger(tmp_path) as store:
+        add_night(store, a=cell_result(failing("lost")))
+    with sqlite3.connect(path) as changed:
+        changed.execute(change)
+    changed.close()
+    with pytest.raises(BadInput) as refusal:
+        ledger_file.open_ledger(path)
+    assert str(refusal.value).startswith(f"the ledger {path} was not made by reprokit ({why}")
+    assert str(refusal.value).endswith("; name a different --ledger; nothing was changed")
+    with sqlite3.connect(path) as left:
+        assert left.execute("SELECT count(*) FROM night").fetchone()[0] == 1
+    left.close()
+
+
+def test_a_bug_without_a_valid_signature_is_not_imported(tmp_path: Path) -> None:
+    """The import leaves out a bug whose only signature is refused, with its events and
+    proposals.
+    """
+    with new_ledger(tmp_path) as store:
+        add_night(store, a=cell_result(failing("lost")), b=cell_result(failing("kept")))
+        bugs.refuse_proposal(store, 1, 2)
+        rows_of_all = [*exchange.export_ledger(store)]
+    assert any(row["type"] == "proposal" for row in rows_of_all)
+    lost = next(r for r in rows_of_all if r["type"] == "signature" and "lost" in r["title"])
+    lines = [json.dumps({**row, "algorithm": "x"} if row == lost else row) for row in rows_of_all]
+    with new_ledger(tmp_path / "other") as store:
+        added = exchange.import_rows(store, lines)
+        assert (added["bug"], added["signature"]) == (1, 1)
+        titles = store.fetch_all(
+            "SELECT signature.title FROM bug LEFT JOIN signature ON signature.bug = bug.id"
+        )
+        assert [row["title"] for row in titles] == ["exception: codegen | kept"]
+        assert not store.fetch_all("SELECT id FROM event WHERE bug NOT IN (SELECT id FROM bug)")
+        assert not store.fetch_all("SELECT a FROM proposal")
+        assert len(store.refused) == 1
 
 
 def test_one_bad_row_does_not_affect_the_others(tmp_path: Path) -> None:

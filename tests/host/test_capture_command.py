@@ -1,0 +1,22 @@
+"""The command line that repeats a measurement has all of its options."""
+
+from __future__ import annotations
+
+from reprokit.host.request import command_line
+from reprokit.host.request.run_request import DEADLINE_S, Request
+from reprokit.host.request.target import Target
+
+
+def test_a_measurement_of_growth_is_repeated_with_its_sizes() -> None:
+    """Without the growth the command captures one size; with it, it measures all of them, and the
+    other options of the target stay.
+    """
+    knobs = {"layers": 8, "batch": 2, "dtype": "bfloat16"}
+    request = Request(Target("zoo", name="llama-tiny"), deadline_s=DEADLINE_S, knobs=knobs)
+    assert command_line.capture_command(request) == (
+        "reprokit capture --layers 8 --set batch=2 --dtype bfloat16 --model llama-tiny"
+    )
+    growth = {"at": 8, "knob": "layers", "sizes": [{"size": n} for n in (2, 4, 8)]}
+    assert command_line.capture_command(request, growth) == (
+        "reprokit scale --at 8 --set layers=2,4,8 --set batch=2 --dtype bfloat16 --model llama-tiny"
+    )
