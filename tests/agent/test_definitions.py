@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 import math
@@ -177,3 +178,124 @@ def test_what_has_no_text_is_refused() -> None:
 def counting() -> None:
     global OFFSET
     OFFSET += 1
+
+
+OWN: Any = types.ModuleType("own_package")
+
+
+class Scale(enum.Enum):
+    TWICE = 2
+
+
+OWN.offset, OWN.numbers, OWN.Scale = offset, math, Scale
+
+
+def uses_a_module(x: float) -> Any:
+    return OWN.offset(x) + OWN.numbers.floor(2.5) * OWN.Scale.TWICE.value
+
+
+def test_what_a_users_module_has_is_copied() -> None:
+    """A program does not import the user's module: it has the definition of each function and class
+    of it, and imports what the module imports from Python.
+    """
+    writer = DefinitionWriter()
+    with writer.collect() as needed:
+        name = writer.expression(uses_a_module)
+    rows = "\n".join(writer.rows_for(needed))
+    assert "OWN" not in rows and "import math" in rows and "def offset(x):" in rows, rows
+    namespace: dict[str, Any] = {}
+    exec(rows, namespace)
+    assert namespace[name](1.0) == uses_a_module(1.0) == 12.0
+
+
+def test_a_module_of_torch_is_imported_under_the_users_name() -> None:
+    """It is imported once. A number distinguishes two modules with one name."""
+    writer = DefinitionWriter()
+    with writer.collect() as needed:
+        names = [writer.expression(torch.autograd, "own") for _ in range(2)]
+        names += [writer.expression(module) for module in (torch.autograd, torch.nn.functional)]
+        names.append(writer.expression(torch.fft, "own"))
+    assert names == ["own", "own", "own", "functional", "own_2"]
+    rows = writer.rows_for(needed)
+    assert len(rows) == 3
+    namespace: dict[str, Any] = {}
+    exec("\n".join(rows), namespace)
+    assert namespace["own"] is torch.autograd and namespace["own_2"] is torch.fft
+    assert namespace["functional"] is torch.nn.functional
+
+
+def test_a_function_that_only_seems_to_be_public_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module that a function names may have no such function."""
+    monkeypatch.setattr(offset, "__module__", "math")
+    writer = DefinitionWriter()
+    with writer.collect() as needed:
+        assert writer.expression(offset) == "offset"
+    assert "def offset(x):\n    return x + 7" in writer.rows_for(needed)
+
+
+def test_a_class_without_a_source_is_refused() -> None:
+    """The reason names the class."""
+    made = type("Made", (), {"method": offset})
+    with pytest.raises(NoText, match="the source of Made cannot be read: "):
+        DefinitionWriter().expression(made)
+
+
+class Shy:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("do not look at me")
+
+
+@pytest.fixture
+def definitions_of() -> Iterator[Any]:
+    """Return the definitions of a graph that calls an operator with a given implementation."""
+    from torch._library import custom_ops
+
+    name = "own_definitions::scale"
+
+    def define(function: Any) -> GraphDefinitions:
+        schema = "(Tensor x) -> Tensor"
+        operator = torch.library.custom_op(name, function, mutates_args=(), schema=schema)
+        graph = torch.fx.Graph()
+        argument = graph.placeholder("x")
+        graph.output(graph.call_function(operator._opoverload, (argument,)))
+        return GraphDefinitions(torch.fx.GraphModule(torch.nn.Module(), graph))
+
+    yield define
+    custom_ops.OPDEF_TO_LIB.pop(name)._destroy()
+
+
+def test_an_operator_without_a_gradient_is_its_implementation(definitions_of: Any) -> None:
+    """The definition has no autograd formula and no fake kernel."""
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * OFFSET
+
+    found = definitions_of(scale)
+    assert found.undefined == {}
+    (text,) = found.definitions["own_definitions::scale"]
+    assert text.splitlines() == [
+        "@torch.library.custom_op('own_definitions::scale', mutates_args=())",
+        "def scale(x: torch.Tensor) -> torch.Tensor:",
+        "    return x * 7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (torch.Generator, "Generator cannot be written as Python text"),
+        (Shy, "RuntimeError('do not look at me')"),
+    ],
+)
+def test_an_operator_without_a_definition_has_a_reason(
+    kind: Any, reason: str, definitions_of: Any
+) -> None:
+    """It uses an object with a state, or one that raises an error when it is inspected."""
+    held = kind()
+
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x.clone() if held else x
+
+    found = definitions_of(scale)
+    assert found.undefined == {"own_definitions::scale": reason}
+    assert found.definitions == {} and found.rows() == []

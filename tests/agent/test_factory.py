@@ -82,3 +82,22 @@ def test_a_file_that_cannot_be_imported(text: str, says: str, write: Any) -> Non
     """The line names the file and the reason."""
     with pytest.raises(BadTarget, match=says):
         build(write("factory_broken.py", text), "make")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("MemoryError()", MemoryError),
+        ("RuntimeError('DefaultCPUAllocator: can\\'t allocate memory')", RuntimeError),
+        ("RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')", RuntimeError),
+    ],
+)
+def test_a_factory_without_enough_memory_is_not_wrong(
+    error: str, kind: type[Exception], write: Any
+) -> None:
+    """The error leaves the factory unchanged, and any other is a line about the factory."""
+    text = "def make(): raise {}\n"
+    with pytest.raises(kind):
+        build(write("factory_memory.py", text.format(error)), "make")
+    with pytest.raises(BadTarget, match=r"failed: RuntimeError: no \(line 1 of factory_wrong"):
+        build(write("factory_wrong.py", text.format("RuntimeError('no')")), "make")

@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from reprokit.agent.results import float64, result_recorder
 from tests.support import warm_processes
 
 PROGRAM = """
@@ -146,3 +148,32 @@ def test_the_memory_of_inputs_held_for_their_gradients_is_limited(tmp_path: Path
     assert done.returncode == 0, done.stderr
     held, gradients, skipped = map(int, done.stdout.split())
     assert (held, gradients) == (3, 3) and skipped > 0, done.stdout
+
+
+def test_calls_beyond_the_limit_run_and_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the results of the first calls are kept."""
+    monkeypatch.setattr(result_recorder, "MAX_CALLS", 2)
+    recorder = result_recorder.ResultRecorder("eager", str(tmp_path))
+    double = recorder.record(lambda x: x * 2, None)
+    with torch.random.fork_rng(devices=[]):
+        assert [float(double(torch.tensor(float(n)))) for n in range(5)] == [0, 2, 4, 6, 8]
+    recorder.write_file()
+    report = torch.load(tmp_path / "eager.pt")
+    assert report["skipped"] == {"calls": 3, "tensors": 0}
+    outputs = [row["tensor"] for row in report["rows"] if row["name"] == "output"]
+    assert [float(tensor) for tensor in outputs] == [0, 2]
+
+
+def test_a_float_that_a_program_creates_is_widened() -> None:
+    """A type that the program names is widened too, and integers stay as they are."""
+
+    def create(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        narrow = torch.full((2,), 0.1, dtype=torch.bfloat16)
+        return {"sum": x + narrow, "narrow": narrow, "count": torch.ones(2, dtype=torch.int32)}
+
+    out, args, _ = float64.call_in_float64(create, (torch.ones(2),), {})
+    assert out["sum"].tolist() == [1.1, 1.1] and out["narrow"].tolist() == [0.1, 0.1]
+    assert (args[0].dtype, out["count"].dtype) == (torch.float64, torch.int32)
+    assert torch.get_default_dtype() == torch.float32

@@ -63,6 +63,19 @@ def test_a_named_backend_is_its_name() -> None:
     assert describe(torch.sin, backend="aot_eager", dynamic=True)["dynamic"] is True
 
 
+def test_the_options_of_inductor_are_texts() -> None:
+    """Those of the mode are among them, and an option without a text is left out with the reason."""
+    options = {"post_grad_custom_post_pass": my_pass, "max_fusion_size": 3}
+    wrapper = torch._TorchCompileInductorWrapper("default", options, True)
+    wrapper.config["custom_partitioner_fn"] = torch.Generator()
+    settings = compile_settings.describe_settings(wrapper)
+    assert settings["options"] == {"post_grad_custom_post_pass": "my_pass", "max_fusion_size": "3"}
+    assert (settings["backend"], settings["dynamic"]) == (None, True)
+    (reason,) = settings["left_out"]
+    assert reason == "custom_partitioner_fn: Generator cannot be written as Python text"
+    assert "def my_pass(graph):" in "\n".join(settings["sources"])
+
+
 def test_a_function_is_carried_with_what_it_uses() -> None:
     """A custom backend is carried with its source, its helpers, its constants and its modules."""
     settings = describe(torch.sin, backend=my_backend)
