@@ -49,3 +49,39 @@ def test_without_a_folder_for_links_the_path_stays(
     monkeypatch.setattr(compiler_cache, "FOLDERS_OF_LINKS", ("/proc/no-such",))
     folder = tmp_path / "with a space"
     assert compiler_cache.plain_path(folder) == folder
+
+
+def test_the_cache_of_a_warm_up_is_kept_once(tmp_path: Path) -> None:
+    """Only what the C++ compiler read and wrote is kept, and a later warm-up does not change it."""
+    warm, kept = tmp_path / "warm", tmp_path / "kept" / "digest"
+    for name in ("ab/kernel.so", "ab/kernel.cpp", "ab/graph.py", "fxgraph/entry", "locks/lock"):
+        (warm / name).parent.mkdir(parents=True, exist_ok=True)
+        (warm / name).write_text("first")
+    compiler_cache.keep_cache(warm, kept)
+    files = {path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file()}
+    assert files == {"ab/kernel.so", "ab/kernel.cpp"}
+    (warm / "ab" / "kernel.so").write_text("second")
+    compiler_cache.keep_cache(warm, kept)
+    assert (kept / "ab" / "kernel.so").read_text() == "first"
+    assert [path.name for path in kept.parent.iterdir()] == ["digest"]
+
+
+@pytest.mark.parametrize("problem", ["no library", "full disk"])
+def test_an_incomplete_cache_is_not_kept(
+    problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warm-up that built nothing leaves no cache, nor does a copy that failed."""
+    warm, kept = tmp_path / "warm", tmp_path / "kept" / "digest"
+    warm.mkdir()
+    (warm / "kernel.cpp").write_text("text")
+
+    def fill_disk(source: Path, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "kernel.cpp").write_text("te")
+        raise OSError(28, "No space left on device")
+
+    if problem == "full disk":
+        (warm / "kernel.so").write_text("code")
+        monkeypatch.setattr(compiler_cache, "copy_cache", fill_disk)
+    compiler_cache.keep_cache(warm, kept)
+    assert not list(kept.parent.glob("*"))

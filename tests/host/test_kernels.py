@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reprokit.core.judge import same_failure
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
@@ -16,6 +18,7 @@ from reprokit.core.shared.contract.events import KernelWritten
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.run import run_directory
 from reprokit.host.run.observation_reader import Journals
+from tests.support.candidates import judged
 
 from ..cli.test_kernel import ADD
 
@@ -61,3 +64,39 @@ def test_a_compiled_kernel_is_not_compiled_again(
     assert kernel_checks.check_kernels(
         healthy, journals, tmp_path, sys.executable, "all"
     ).kernels == 1 and answers() == ["compiled"]
+
+
+def test_the_user_sees_how_many_kernels_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kernel that ends is counted, whatever its result, and known ones are not."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    answers = {"good.py": "ok", "odd.py": "unknown", "known.py": "ok"}
+
+    def compile_them(programs: Any, python: str, folder: Path, note_result: Any) -> None:
+        for name, _ in programs:
+            note_result(name, judged(same_failure.PASSES, answers[name]))
+
+    monkeypatch.setattr(kernel_checks, "compile_programs", compile_them)
+    folder = tmp_path / run_names.KERNELS_FOLDER
+    folder.mkdir()
+    shown: list[tuple[str, int, int]] = []
+
+    def check(*names: str) -> Observation:
+        for name in names:
+            (folder / name).write_text(name)
+        events: list[Event] = [KernelWritten(files=[name]) for name in names]
+        return kernel_checks.check_kernels(
+            Observation(exit_status=0),
+            Journals({1: events}, 0, {}),
+            tmp_path,
+            sys.executable,
+            "changed",
+            lambda status: shown.append((status.activity, status.done, status.total)),
+        )
+
+    assert check("known.py").kernels_compiled == 1
+    shown.clear()
+    seen = check("known.py", "good.py", "odd.py")
+    assert shown == [("compiling Triton kernels", 1, 2), ("compiling Triton kernels", 2, 2)]
+    assert (seen.kernels, seen.kernels_compiled) == (3, 2)

@@ -6,17 +6,21 @@ import dataclasses
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reprokit.core.experiments.places import Place
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import rerun_repro
 from reprokit.host.minimize.proofs import proof
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.client import ServerLost
 from reprokit.host.probe.fresh_process import run_in_fresh_process
+from tests.support.candidates import WANTED, judged
 
 FRESH = pytest.mark.real("each run of a proof is a new process that imports torch")
 
@@ -114,3 +118,84 @@ def test_a_simulated_gpu_cannot_show_what_needs_a_kernel() -> None:
             rerun_repro.check_device(place, text, verdict)
     with pytest.raises(BadInput, match="the repro is not a program"):
         rerun_repro.check_device(place, "x = (", Verdict("exception", "lowering", None, ""))
+
+
+@pytest.mark.parametrize(
+    ("fresh", "tries", "instead"),
+    [
+        ([same_failure.PASSES] * 4, 4, "passes"),
+        ([same_failure.OTHER] * 4, 4, "exit status 3"),
+        ([same_failure.UNRESOLVED, same_failure.PASSES], 2, "passes"),
+    ],
+)
+def test_a_program_that_does_not_fail_in_fresh_processes_has_no_plain_run(
+    fresh: list[str], tries: int, instead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked child that gives no result does not end the proof, and none of the plain runs could
+    fail in the same way.
+    """
+    answers, shown = iter(fresh), list[str]()
+
+    def run(text: str, python: str, folder: Path, *_: object) -> CandidateResult:
+        return judged(next(answers), title="the title", seen=Observation(exit_status=3))
+
+    def watch(text: str) -> CandidateResult:
+        raise ServerLost("the probe server ended: Killed")
+
+    monkeypatch.setattr(proof, "run_in_fresh_process", run)
+    proved = proof.prove_program(
+        PROGRAM,
+        sys.executable,
+        tmp_path,
+        WANTED,
+        LIMITS,
+        proof.ProofRuns(max_tries=tries),
+        watch=watch,
+        show=lambda status: shown.append(status.trying),
+    )
+    assert (proved.answer, proved.title) == (fresh[-1], "the title")
+    assert (proved.tries, proved.runs, proved.hits, proved.eager) == (tries, 0, 0, "")
+    assert proved.instead == instead
+    assert shown == [
+        "under instrumentation, in a forked child",
+        "under instrumentation",
+        *(f"under instrumentation, try {number}" for number in range(2, tries + 1)),
+    ]
+    assert not (tmp_path / "alone").exists()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "text", "changed"),
+    [
+        ("none", "import torch\nx = torch.ones(2, device='cuda')\n", ("cpu", None)),
+        ("h100", "import torch\nx = torch.ones(2, device='cpu')\n", ("cuda", "NVIDIA H100")),
+        ("", "import torch\nx = torch.ones(2, device='cuda')\n", ("cuda", "NVIDIA A100")),
+    ],
+)
+def test_a_place_has_the_device_of_its_words(
+    gpu: str,
+    text: str,
+    changed: tuple[str, str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program and the simulation change together, also for a pack with another GPU."""
+    ran: list[tuple[str, Any]] = []
+
+    def run(
+        text: str, python: str, folder: Path, wanted: object, limits: ProbeLimits, **_: object
+    ) -> CandidateResult:
+        ran.append((text, limits.gpu))
+        return judged(same_failure.SAME)
+
+    monkeypatch.setattr(rerun_repro, "run_in_fresh_process", run)
+    place = Place(f"gpu={gpu}", gpu=gpu)
+    packed = {"name": "NVIDIA A100"}
+    result = rerun_repro.replay_repro(
+        text, sys.executable, WANTED, 1, tmp_path, 60.0, gpu=packed, place=place
+    )
+    ((program, simulated),) = ran
+    device, name = changed
+    other = {"cpu": "cuda", "cuda": "cpu"}[device]
+    assert device in program and f"'{other}'" not in program and result.hits == 1
+    assert (simulated and str(simulated["name"])[: len(name or "")]) == name

@@ -137,3 +137,32 @@ def test_a_graph_of_function_transforms_is_not_traced_again(tmp_path: Path) -> N
 
     assert levels_of(*records) == ["source", "aten"]
     assert levels_of(records[0]) == ["dynamo", "source"]
+
+
+DEFINITION = (
+    "@torch.library.custom_op('mine::split', mutates_args=())\n"
+    "def split(x: torch.Tensor) -> list[torch.Tensor]:\n"
+    "    return [x.clone()]\n"
+)
+
+
+def test_a_graph_is_tried_without_the_definitions_that_it_has(tmp_path: Path) -> None:
+    """A definition may fail in eager, for example if it needs a file. The second program has the
+    results of the operator as inputs, and says what it lacks.
+    """
+    (start,) = starts_of(tmp_path)
+    path = tmp_path / "graphs" / "0001" / "values.json"
+    recorded = json.loads(path.read_text())
+    recorded["values"]["b"]["made_by"] = "Own(1)"
+    recorded["definitions"] = {"mine::split": [DEFINITION], "Own": ["class Own:\n    pass\n"]}
+    path.write_text(json.dumps(recorded))
+    record = GraphRecord(number=1, level="dynamo", cid="0/0", nodes=4)
+    defined, without = starting_points.find_starting_points(
+        Observation(graphs=(record,)), tmp_path, "", is_training=False, is_fake=False
+    )
+    assert "mine::split" in defined.text and "torch.ops.mine.split(" in defined.text
+    assert not defined.missing
+    assert without.text == start.text and without.units == start.units
+    assert without.graph is not None and not without.graph.definitions
+    reason = "the program with its definition does not show it"
+    assert set(without.missing) == {f"mine::split: {reason}", f"Own: {reason}"}

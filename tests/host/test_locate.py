@@ -1,0 +1,139 @@
+"""The search for the part of the compiler where wrong results begin, without a process."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core.judge import same_failure
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.result_comparison import Comparison, Difference
+from reprokit.host.experiments.run_ablation import SUBSYSTEMS
+from reprokit.host.minimize import locate
+from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.probe.candidate import ProbeLimits
+from reprokit.host.probe.client import ProbeServer, ServerLost
+from reprokit.host.system.progress import OperationStatus
+from tests.support.candidates import FakeRunner, ScriptedOracle, judged, signature_of
+
+SAME, OTHER, PASSES = same_failure.SAME, same_failure.OTHER, same_failure.PASSES
+PROGRAM = "import torch\ntorch.compile(torch.relu)(torch.ones(2))\n"
+LIMITS = ProbeLimits(60.0, compares=True)
+WRONG = Comparison((Difference(0, "output[0]", "values", "compiled"),), leaves=1, tensors=1)
+WANTED = signature_of("wrong-result", "decompositions", "numbers")
+
+
+def check_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **of_runner: Any
+) -> locate.LocationCheck:
+    """Return the check of a program with a runner that has these attributes."""
+    runner = type("Runner", (FakeRunner,), of_runner)
+    monkeypatch.setattr(locate, "AblationRunner", runner)
+    server = ProbeServer(folder / "server", sys.executable, "build")
+    return locate.LocationCheck(server, PROGRAM, WANTED, LIMITS, sys.executable)
+
+
+def test_the_first_graph_with_wrong_results_is_located(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph whose server is lost is left out, and the user sees how many graphs were tried."""
+    starts = [StartingPoint("dynamo", f"{PROGRAM}# {n}\n") for n in range(4)]
+    answers = dict(zip((s.text for s in starts), (PASSES, "lost", SAME, SAME), strict=True))
+
+    def run(server: ProbeServer, text: str, *_: object) -> object:
+        if answers[text] == "lost":
+            raise ServerLost("the probe server ended: killed")
+        return judged(answers[text])
+
+    monkeypatch.setattr(locate, "run_in_forked_child", run)
+    shown: list[tuple[int, int, str]] = []
+
+    def show(status: OperationStatus) -> None:
+        shown.append((status.done, status.total, status.trying))
+
+    def first(starts: Sequence[StartingPoint]) -> str:
+        server = ProbeServer(tmp_path / "server", sys.executable, "build")
+        return locate.first_wrong_program(starts, server, WANTED, LIMITS, sys.executable, show)
+
+    assert first(starts) == starts[2].text
+    words = "which recorded graph gives wrong results by itself"
+    assert shown == [(n, 4, words) for n in (1, 2, 3)]
+    assert first(starts[:2]) == ""
+
+
+def test_a_backend_alone_isolates_what_has_no_operator() -> None:
+    """Where the operator is known, it is isolated too, and the strictest overrides come first."""
+    seen = Observation(first_rung="decompositions")
+    backend = {"compile": {"backend": "aot_eager_decomp_partition"}}
+    assert list(locate.isolating_overrides(seen)) == [backend]
+    located = dataclasses.replace(seen, departs="aten.silu", departs_in="decomposition")
+    bisect = {"subsystem": "decomposition", "only": "aten.silu"}
+    assert list(locate.isolating_overrides(located)) == [{**backend, "bisect": bisect}, backend]
+
+
+@pytest.mark.parametrize("answer", [SAME, PASSES])
+def test_a_part_is_isolated_only_where_it_still_fails(answer: str, tmp_path: Path) -> None:
+    """Otherwise candidates are compiled as usual."""
+    oracle = ScriptedOracle(tmp_path, lambda text: answer, limits=LIMITS)
+    seen = Observation(first_rung="decompositions")
+    with contextlib.closing(oracle):
+        locate.isolate_signature(oracle, seen, [StartingPoint("dynamo", PROGRAM)])
+    backend = {"compile": {"backend": "aot_eager_decomp_partition"}}
+    assert oracle.limits.alone == (backend if answer == SAME else {})
+    assert oracle.ran == [PROGRAM]
+
+
+@pytest.mark.parametrize(
+    ("first", "answer", "phase"),
+    [
+        ('backend="aot_eager_decomp_partition"', SAME, "decompositions"),
+        ('backend="inductor"', OTHER, "inductor"),
+        ("no backend", OTHER, None),
+    ],
+)
+def test_wrong_results_that_begin_elsewhere_are_different(
+    first: str, answer: str, phase: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program is the same failure only if its wrong results begin in the part of the
+    signature.
+    """
+    check = check_of(tmp_path, monkeypatch, first=first)
+    seen = Observation(exit_status=0, has_instrumentation=True, comparison=WRONG)
+    confirmed = check(judged(SAME, "wrong-result", seen=seen))
+    assert (confirmed.answer, check.is_elsewhere) == (answer, answer == OTHER)
+    assert confirmed.verdict.kind == "wrong-result"
+    if phase is None:
+        assert confirmed.seen == seen and not FakeRunner.searches
+    else:
+        assert confirmed.signature.parts.phase == phase
+
+
+def test_several_wrong_subsystems_are_searched_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is first searched with all others at work, the last one first, and then with the later
+    ones off.
+    """
+    names = SUBSYSTEMS["inductor"]
+    found = {(names[1], names[2:]): "pass_pattern"}
+    check = check_of(tmp_path, monkeypatch, first='backend="inductor"', found=found)
+    seen = Observation(exit_status=0, has_instrumentation=True, comparison=WRONG)
+    confirmed = check(judged(SAME, "wrong-result", seen=seen))
+    assert FakeRunner.searches == [
+        *((name, ()) for name in reversed(names)),
+        (names[0], names[1:]),
+        (names[1], names[2:]),
+    ]
+    assert (confirmed.seen.departs, confirmed.seen.departs_in) == ("pass_pattern", names[1])
+    confirmed = check_of(tmp_path, monkeypatch, first='backend="inductor"')(
+        judged(SAME, "wrong-result", seen=seen)
+    )
+    later = [(name, names[n:]) for n, name in enumerate(names[:-1], 1)]
+    assert FakeRunner.searches == [*((name, ()) for name in reversed(names)), *later]
+    assert (confirmed.seen.departs, confirmed.seen.first_rung) == ("", "inductor")

@@ -1,0 +1,118 @@
+"""An oracle decides when a run has no answer, and what is run again."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from reprokit.core.judge import same_failure
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize import oracle as oracle_module
+from reprokit.host.minimize.oracle import MAX_RESTARTS, BudgetExhausted, Oracle
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.client import ProbeServer, ServerLost
+from tests.support.candidates import WANTED, ScriptedOracle, judged
+
+PROGRAM = "import torch\ntorch.compile(torch.relu)(torch.ones(2))\n"
+LIMITS = ProbeLimits(60.0)
+
+
+class LostServer(ProbeServer):
+    """A server that ends with each program."""
+
+    calls = 0
+
+    def run_program(self, *arguments: Any, **more: Any) -> NoReturn:
+        """Count the call, and end."""
+        self.calls += 1
+        raise ServerLost("the probe server ended: Killed")
+
+
+def oracle_of(folder: Path, at_once: int = 1) -> tuple[Oracle, LostServer]:
+    server = LostServer(folder / "server", sys.executable, "aot")
+    server.at_once = at_once
+    return Oracle(folder, server, WANTED, LIMITS, sys.executable), server
+
+
+@pytest.mark.parametrize(("at_once", "calls"), [(1, 1), (2, 2)])
+def test_a_program_whose_server_is_lost_has_no_answer(
+    at_once: int, calls: int, tmp_path: Path
+) -> None:
+    """It is repeated only where a different program may have ended the server."""
+    oracle, server = oracle_of(tmp_path, at_once)
+    with contextlib.closing(oracle):
+        result = oracle.run_once(PROGRAM)
+    assert server.calls == calls
+    assert (result.answer, result.verdict.kind) == (same_failure.UNRESOLVED, "unknown")
+    assert result.signature.title == "the probe server ended: Killed"
+
+
+def test_a_server_that_is_lost_each_time_ends_the_reduction(tmp_path: Path) -> None:
+    """The message says what ended it, and how often it was started."""
+    oracle, _ = oracle_of(tmp_path)
+    with contextlib.closing(oracle):
+        for _ in range(MAX_RESTARTS):
+            oracle.run_once(PROGRAM)
+        with pytest.raises(BadInput, match="ended: Killed; it was started 6 times"):
+            oracle.run_once(PROGRAM)
+
+
+def test_a_search_runs_a_lost_program_itself(tmp_path: Path) -> None:
+    """A probe ahead does not repeat it, and does not count as a restart."""
+    oracle, server = oracle_of(tmp_path, at_once=2)
+    with contextlib.closing(oracle):
+        for _ in range(MAX_RESTARTS + 1):
+            with pytest.raises(ServerLost):
+                oracle.run_once(PROGRAM, cancelled=threading.Event())
+    assert server.calls == MAX_RESTARTS + 1
+
+
+def test_the_end_of_the_budget_is_no_answer_for_a_flaky_failure(tmp_path: Path) -> None:
+    """A program that passed in too few runs is run again when there is a budget."""
+
+    def answer(text: str) -> str:
+        oracle.ends = 0.0 if len(oracle.ran) == 2 else float("inf")
+        return same_failure.PASSES
+
+    oracle = ScriptedOracle(tmp_path, answer)
+    oracle.rate = 0.5
+    with contextlib.closing(oracle):
+        with pytest.raises(BudgetExhausted):
+            oracle.answer_for(PROGRAM)
+        assert len(oracle.ran) == 2
+        oracle.ends = float("inf")
+        assert oracle.answer_for(PROGRAM) == same_failure.PASSES
+    assert len(oracle.ran) == 2 + same_failure.repeats_for(0.5)
+
+
+def test_a_fresh_process_runs_the_finished_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program has what it needs to run alone, and its folder is deleted also after an error."""
+    ran: list[tuple[str, bool]] = []
+
+    def run(
+        text: str, python: str, folder: Path, wanted: object, limits: ProbeLimits, is_eager: bool
+    ) -> CandidateResult:
+        folder.mkdir()
+        (folder / "journal").touch()
+        ran.append((text, is_eager))
+        if is_eager:
+            raise OSError("no process")
+        return judged(same_failure.SAME)
+
+    monkeypatch.setattr(oracle_module, "run_in_fresh_process", run)
+    oracle, server = oracle_of(tmp_path)
+    oracle.finish = lambda text: f"{text}# the writer\n"
+    oracle.is_cold = True
+    with contextlib.closing(oracle):
+        assert oracle.run_once(PROGRAM).answer == same_failure.SAME
+        with pytest.raises(OSError, match="no process"):
+            oracle.run_once(PROGRAM, is_eager=True)
+    assert ran == [(f"{PROGRAM}# the writer\n", False), (f"{PROGRAM}# the writer\n", True)]
+    assert not server.calls and not (tmp_path / "cold").exists()

@@ -1,0 +1,43 @@
+"""The source of a target is one text, or there is a reason why it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.core.shared.contract.events import Process
+from reprokit.host.minimize import program_source
+from reprokit.host.request.run_request import Request
+from reprokit.host.request.target import parse_command
+from reprokit.host.run.observation_reader import Journals
+
+LATER = 4e9
+"""Seconds since the epoch, after any change of a file."""
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "text", "why"),
+    [
+        ("import net\nnet.make()\n", "def make():\n    pass\n", "def make():\n", ""),
+        ("import net\nx = (\n", "", "", "train.py does not parse: "),
+        ("import net\n", "x = (\n", "", "train.py does not parse: "),
+        (
+            "from net import Model\n",
+            "def make():\n    pass\n",
+            "",
+            "train.py and the files that it imports cannot be joined: net has no Model",
+        ),
+    ],
+)
+def test_a_script_that_cannot_be_one_text_is_named(
+    script: str, module: str, text: str, why: str, tmp_path: Path
+) -> None:
+    """The reason tells a file that does not parse from files that cannot be joined."""
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "net.py").write_text(module)
+    process = Process(argv=["python", "train.py"], cwd=str(tmp_path), t=LATER)
+    request = Request(parse_command(("python", "train.py")))
+    found, reason = program_source.own_source(request, Journals({1: [process]}, 0, {}))
+    assert found.startswith(text) and bool(found) == bool(text)
+    assert reason.startswith(why) and bool(reason) == bool(why)

@@ -1,0 +1,171 @@
+"""A reduction tries its starting points in several ways, and tells the user what it learns."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.minimize.oracle import BudgetExhausted
+from reprokit.host.minimize.reducer import FLAKY_TRIES, Reducer
+from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from tests.support.candidates import ScriptedOracle, judged
+
+SAME, OTHER, PASSES = same_failure.SAME, same_failure.OTHER, same_failure.PASSES
+PROGRAM = "import torch\ntorch.compile(torch.relu)(torch.ones(2))\n"
+RANDOM = "import torch\ntorch.compile(torch.relu)(torch.randn(2))\n"
+
+
+def reduce_from(oracle: ScriptedOracle, folder: Path, *starts: StartingPoint) -> MinimizeResult:
+    result = MinimizeResult()
+    verdict = Verdict("exception", "lowering", "KeyError", "KeyError was raised.")
+    job = Reducer(oracle, result, folder, verdict, Observation(), lambda line: None)
+    with contextlib.closing(oracle):
+        job.reduce_from(list(starts))
+    return result
+
+
+def test_a_flaky_failure_is_reduced_with_repeated_probes(tmp_path: Path) -> None:
+    """A program that passes first is run ten more times, and the share of hits is the rate of the
+    later probes.
+    """
+    answers = itertools.cycle([PASSES, PASSES, SAME])
+    oracle = ScriptedOracle(tmp_path, lambda text: next(answers) if "relu" in text else PASSES)
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
+    assert oracle.ran[: FLAKY_TRIES + 1] == [PROGRAM] * 11
+    assert "flaky: 3 of 11 runs of the first program showed it" in result.notes
+    assert oracle.rate == 3 / 11
+    assert result.is_complete and "relu" in result.text
+
+
+def test_a_program_that_always_passes_is_not_flaky(tmp_path: Path) -> None:
+    """It is run ten more times, and the result says that no program shows the failure."""
+    oracle = ScriptedOracle(tmp_path, lambda text: PASSES)
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
+    assert oracle.ran == [PROGRAM] * (1 + FLAKY_TRIES + 1)  # the last one in a fresh process
+    assert oracle.rate == 1.0 and not result.text and not result.is_complete
+    assert [note.partition(":")[0] for note in result.notes] == [
+        "the source of the target alone does not show it",
+        "no self-contained program shows the failure",
+    ]
+
+
+def test_a_failure_of_fresh_processes_is_reduced_in_them(tmp_path: Path) -> None:
+    """Forked children fail differently, so only fresh processes answer from then on."""
+
+    def fresh(text: str) -> str:
+        return SAME if "relu" in text else PASSES
+
+    oracle = ScriptedOracle(tmp_path, lambda text: OTHER, fresh)
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
+    assert oracle.is_cold and result.is_complete and "relu" in result.text
+    assert "so only fresh processes were used" in result.notes[-1]
+
+
+@pytest.mark.parametrize("level", ["aten", "source"])
+def test_a_fresh_process_is_not_always_tried(level: str, tmp_path: Path) -> None:
+    """It is not for the graph that Inductor got, nor after the end of the budget."""
+    fresh: list[str] = []
+
+    def forked(text: str) -> str:
+        oracle.ends = 0.0 if level == "source" else float("inf")
+        return OTHER
+
+    oracle = ScriptedOracle(tmp_path, forked, lambda text: fresh.append(text) or SAME)
+    result = reduce_from(oracle, tmp_path, StartingPoint(level, PROGRAM))
+    assert not fresh and not oracle.is_cold and not result.text
+
+
+def test_a_flaky_compile_is_not_stopped(tmp_path: Path) -> None:
+    """The first program is run with the compile stopped after its phase, and then, like each run
+    that shows whether it is flaky, without.
+    """
+    stops: list[str | None] = []
+
+    def forked(text: str) -> str:
+        stops.append(oracle.limits.stop)
+        return PASSES
+
+    oracle = ScriptedOracle(tmp_path, forked, limits=ProbeLimits(60.0, stop="lowering"))
+    reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
+    assert stops == ["lowering", *[None] * (1 + FLAKY_TRIES)]
+
+
+def test_a_program_that_fails_in_eager_is_named(tmp_path: Path) -> None:
+    """It is not tried again as a flaky one."""
+
+    class FailsInEager(ScriptedOracle):
+        def run_once(
+            self, text: str, is_eager: bool = False, cancelled: object = None
+        ) -> CandidateResult:
+            self.ran.append(text)
+            return judged(OTHER, title="exception: no phase | KeyError")
+
+    oracle = FailsInEager(tmp_path, lambda text: PASSES)
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
+    assert result.notes[0] == (
+        "the source of the target alone fails in eager: other: exception: no phase | KeyError"
+    )
+    assert oracle.ran == [PROGRAM, PROGRAM]  # once in eager, and once in a fresh process
+
+
+def test_the_user_reads_what_a_program_lacks(tmp_path: Path) -> None:
+    """Each missing operator is named once, also by two starting points that lack it."""
+    starts = [
+        StartingPoint(n, PROGRAM, missing=("mine.split: it has no text",))
+        for n in ("dynamo", "source")
+    ]
+    result = reduce_from(ScriptedOracle(tmp_path, lambda text: OTHER), tmp_path, *starts)
+    note = "the program does not have mine.split: it has no text"
+    assert result.notes.count(note) == 1
+
+
+@pytest.mark.parametrize(
+    ("seeds", "sentence", "line"),
+    [
+        ({1}, "it fails with seed 1 and not with seeds 0 and 2.", "torch.manual_seed(1)"),
+        ({0, 2}, "it fails with seeds 0 and 2 and not with seed 1.", "torch.manual_seed(0)"),
+        ({1, 2}, "", ""),
+        (set(), "", ""),
+    ],
+)
+def test_a_seed_is_kept_where_the_failure_depends_on_the_draw(
+    seeds: set[int], sentence: str, line: str, tmp_path: Path
+) -> None:
+    """The program gets the first seed with which it fails. Where both other seeds fail, or none
+    does, no seed is added.
+    """
+
+    def answer(text: str) -> str:
+        is_drawn = "relu" in text and "randn" in text
+        is_seeded = "manual_seed" in text
+        fails = not is_seeded or any(f"manual_seed({n})" in text for n in seeds)
+        return SAME if is_drawn and fails else PASSES
+
+    oracle = ScriptedOracle(tmp_path, answer)
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", RANDOM))
+    assert [row.partition("draws: ")[2] for row in result.depends_on] == [sentence] * bool(sentence)
+    assert (line in result.text) if line else ("manual_seed" not in result.text)
+
+
+def test_the_end_of_the_budget_ends_a_pass(tmp_path: Path) -> None:
+    """It is not taken for a defect of reprokit, and the best program so far is kept."""
+
+    def answer(text: str) -> str:
+        oracle.ends = 0.0
+        return SAME
+
+    oracle = ScriptedOracle(tmp_path, answer)
+    result = MinimizeResult()
+    verdict = Verdict("exception", "lowering", "KeyError", "KeyError was raised.")
+    job = Reducer(oracle, result, tmp_path, verdict, Observation(), lambda line: None)
+    with contextlib.closing(oracle), pytest.raises(BudgetExhausted):
+        job.reduce_from([StartingPoint("source", PROGRAM)])
+    assert result.text == PROGRAM and not result.notes

@@ -1,0 +1,112 @@
+"""An ablation goes on without a lost server, and ends early where the program's own code fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.core.experiments.ablation import (
+    EAGER,
+    INDUCTOR,
+    OWN_BACKEND,
+    OWN_PASSES,
+    VARIANTS,
+    CompileVariant,
+)
+from reprokit.core.judge import same_failure
+from reprokit.core.records.observation import Observation
+from reprokit.host.experiments import run_ablation
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.client import ProbeServer, ServerLost
+from tests.support.candidates import WANTED, judged
+
+SAME, PASSES = same_failure.SAME, same_failure.PASSES
+
+
+class ScriptedRunner(run_ablation.AblationRunner):
+    """A runner with an answer for each variant; None where its server ends."""
+
+    def __init__(self, folder: Path, answers: dict[str, list[str | None]], usual: str) -> None:
+        server = ProbeServer(folder / "server", sys.executable, "aot")
+        super().__init__(server, "import torch\n", WANTED, ProbeLimits(60.0), sys.executable)
+        self._answers = {name: iter(rows) for name, rows in answers.items()}
+        self._usual = usual
+        self.searched: list[str] = []
+
+    def run_variant(self, variant: CompileVariant) -> CandidateResult:
+        """Return the next answer of a variant."""
+        rows: Iterator[str | None] = self._answers.get(variant.name, iter((self._usual,)))
+        answer = next(rows)
+        if answer is None:
+            raise ServerLost(f"the probe server ended: {variant.name}")
+        return judged(answer)
+
+    def find_application(
+        self,
+        subsystem: str,
+        show: object = None,
+        without: Sequence[str] = (),
+        overrides: Any = None,
+    ) -> str:
+        """Note the search."""
+        self.searched.append(subsystem)
+        return "aten.relu" if subsystem == "lowerings" else ""
+
+
+def ignore(status: object) -> None:
+    """Show nothing."""
+
+
+def test_a_step_whose_server_is_lost_is_run_again(tmp_path: Path) -> None:
+    """It is unresolved only where the second run loses its server too, and the others go on."""
+    lost: list[str | None] = [None, None, SAME]
+    runner = ScriptedRunner(tmp_path, {EAGER.name: [None, PASSES], INDUCTOR.name: lost}, SAME)
+    ablation = runner.run_variants(VARIANTS[:5])
+    assert [step.answer for step in ablation.steps] == [
+        PASSES,
+        *[SAME] * 3,
+        same_failure.UNRESOLVED,
+    ]
+    last = ablation.steps[-1]
+    assert (last.name, last.group, last.verdict) == (INDUCTOR.name, "backends", "unknown")
+    assert last.title.startswith('the probe server ended: backend="inductor"')
+
+
+@pytest.mark.parametrize(
+    ("seen", "answers", "own"),
+    [
+        (Observation(own_passes=("train.py:9",)), {OWN_PASSES.name: [PASSES]}, "passes"),
+        (Observation(own_backend="train.py:3"), {OWN_BACKEND.name: [SAME]}, "backend"),
+    ],
+)
+def test_a_failure_of_own_code_is_not_searched_in_the_compiler(
+    seen: Observation, answers: dict[str, list[str | None]], own: str, tmp_path: Path
+) -> None:
+    """All steps run, with those of the own code first, and no pass of torch is blamed."""
+    before: dict[str, list[str | None]] = {v.name: [PASSES] for v in VARIANTS[:4]}
+    usual = SAME if own == "passes" else PASSES
+    runner = ScriptedRunner(tmp_path, {**before, **answers}, usual)
+    ablation = run_ablation.ablate_everything(runner, seen, ignore)
+    assert (ablation.own, ablation.blamed, runner.searched) == (own, "", [])
+    assert ablation.steps[0].group == "own" and len(ablation.steps) == len(VARIANTS) + 1
+
+
+def test_a_failure_of_the_compiler_is_searched_in_it(tmp_path: Path) -> None:
+    """The first application that is found is blamed."""
+    before: dict[str, list[str | None]] = {v.name: [PASSES] for v in VARIANTS[:4]}
+    runner = ScriptedRunner(tmp_path, before, SAME)
+    ablation = run_ablation.ablate_everything(runner, Observation(), ignore)
+    assert ablation.blamed == "it disappears without the lowering `aten.relu`"
+    assert runner.searched == list(run_ablation.SUBSYSTEMS["inductor"])
+
+
+@pytest.mark.parametrize("text", [None, "{", '{"steps": 3}', "[]"])
+def test_a_missing_or_damaged_ablation_is_none(text: str | None, tmp_path: Path) -> None:
+    """The ablation of an earlier run is optional."""
+    if text is not None:
+        (tmp_path / "ablation.json").write_text(text)
+    assert run_ablation.load_ablation(tmp_path) is None
