@@ -14,6 +14,8 @@ from reprokit.agent.torch_hooks import cudagraph_hooks, stop_after_phase
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import CudagraphSkipped, WarningShown
 
+FILE = "/env/torch/_inductor/lowering.py"
+
 
 class Shy(UserWarning):
     """Python converts it to text once, and the agent cannot."""
@@ -27,26 +29,57 @@ class Shy(UserWarning):
         return "shy"
 
 
-def test_a_warning_about_an_object_is_journaled(
-    journaled: list[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program sees the same warning. One that cannot be converted to text, and one that is only
-    formatted, are not journaled.
-    """
+@pytest.fixture
+def warned(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes Python show a warning of a file, while warnings are journaled."""
     monkeypatch.setattr(warnings.WarningMessage, "__init__", warnings.WarningMessage.__init__)
     process_start._journal_warnings()
-    source = object()
+
+    def warn(message: Any, file: str = FILE, source: object = None) -> None:
+        warnings.warn_explicit(message, UserWarning, file, 7, source=source)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        yield warn
+
+
+def test_warnings_of_torch_are_journaled(journaled: list[Event], warned: Any) -> None:
+    """The program sees them all. A warning of the program, and one that cannot be converted to
+    text, are not journaled.
+    """
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
-        warnings.warn("x" * 5000, ResourceWarning, stacklevel=1, source=source)
-        warnings.warn(Shy(), stacklevel=1, source=source)
-        warnings.formatwarning("only a text", UserWarning, "file.py", 1)
-    (event,) = journaled
-    assert isinstance(event, WarningShown)
-    assert (event.category, event.file) == ("ResourceWarning", __file__)
-    assert event.message.startswith("x" * 4000) and len(event.message) < 4100
-    assert [w.category for w in shown] == [ResourceWarning, Shy] and shown[0].source is source
-    assert event.line == shown[0].lineno
+        warned("x" * 5000)
+        warned("about an object", source=warned)
+        warned(Shy())
+        warned("of the program", file="/home/bob/train.py")
+    first, second = journaled
+    assert isinstance(first, WarningShown) and isinstance(second, WarningShown)
+    assert (first.category, first.file, first.line) == ("UserWarning", FILE, 7)
+    assert first.message.startswith("x" * 4000) and len(first.message) < 4100
+    assert second.message == "about an object"
+    assert len(shown) == 4 and shown[1].source is warned
+
+
+def test_a_warning_that_is_only_formatted_is_not_journaled(
+    journaled: list[Event], warned: Any
+) -> None:
+    """A program that replaces ``showwarning`` formats a warning that is journaled already."""
+    assert "only a text" in warnings.formatwarning("only a text", UserWarning, FILE, 7)
+    with warnings.catch_warnings(record=True):
+        warnings.showwarning("only a text", UserWarning, FILE, 7)
+    assert not journaled
+
+
+def test_a_process_journals_only_its_first_warnings(
+    journaled: list[Event], monkeypatch: pytest.MonkeyPatch, warned: Any
+) -> None:
+    """A program that shows a warning in each step does not fill the disk."""
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        for n in range(process_start.MAX_WARNINGS + 5):
+            warned(f"step {n}")
+    assert len(journaled) == process_start.MAX_WARNINGS
 
 
 @pytest.mark.parametrize("has_gpu", [True, False])

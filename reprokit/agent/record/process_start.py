@@ -25,6 +25,8 @@ from ...core.shared.contract import events, run_names
 from ...core.shared.contract.journal_format import STACKS_SIGNAL
 from . import exceptions, journal
 
+MAX_WARNINGS = 1000
+"""Warnings that a process journals: a program may show each one of them each time."""
 _fault_file: IO[str] | None = None
 _is_enabled_by_us = False
 _is_journaled = False
@@ -161,23 +163,27 @@ def _journal_exceptions() -> None:
 
 
 def _journal_warnings() -> None:
-    """Journal each warning that Python shows or records, when it creates the ``WarningMessage``.
+    """Journal the warnings of torch that Python shows or records, when it creates the
+    ``WarningMessage``. A function that only formats a warning creates one too.
 
     The program keeps its own ``warnings.showwarning``, and no frame of the agent is on the stack
     while Python calls it.
     """
     message_class = warnings.WarningMessage
     real = message_class.__init__
+    left = MAX_WARNINGS
 
     @functools.wraps(real)
     def __init__(
         self: Any, message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any
     ) -> None:
+        nonlocal left
         real(self, message, category, filename, lineno, *rest, **more)
-        # the interpreter passes a source; a function that only formats a warning passes none
-        if len(rest) == 3:
-            # a warning object of the program may raise when it is converted to text
-            with contextlib.suppress(Exception):
+        # a warning object of the program may raise when it is converted to text
+        with contextlib.suppress(Exception):
+            is_shown = sys._getframe(1).f_code.co_name not in ("formatwarning", "showwarning")
+            if is_shown and "/torch/" in filename and left:
+                left -= 1
                 journal.write_event(
                     events.WarningShown(
                         category=category.__name__,
