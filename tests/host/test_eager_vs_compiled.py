@@ -135,6 +135,11 @@ def test_an_eager_run_explains_a_failure_only_if_it_ends_alike(
     after, _, missing = compare(tmp_path, monkeypatch, {"eager": eager}, FAILED)
     assert (after.eager, after.eager_detail) == (answer, detail)
     assert [row.what for row in missing] == ["comparison with eager"] * (comparison is None)
+    if missing:
+        why = {0: "left no results", 1: "failed: exit status 1", -9: "failed: killed by SIGKILL"}
+        assert missing[0].why.startswith(
+            f"the run without torch.compile {why[eager.exit_status or 0]}"
+        )
 
 
 @pytest.mark.parametrize("eager", [FAILED, passed(EQUAL)])

@@ -51,13 +51,11 @@ def compare_with_eager(
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
         if eager.comparison is None:
-            why = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
-            missing.append(
-                Missing(
-                    "comparison with eager",
-                    f"the run without torch.compile failed: {cuts.cut_head(why[0], 300)}",
-                )
-            )
+            said = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
+            why = f"failed: {cuts.cut_head(said[0], 300)}"
+            if eager.exit_status == 0:
+                why = "left no results"
+            missing.append(Missing("comparison with eager", f"the run without torch.compile {why}"))
             return _with_eager(seen, eager)
         comparison, more = eager.comparison, {}
         if comparison.suspects and comparison.is_random:
