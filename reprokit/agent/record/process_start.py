@@ -179,8 +179,8 @@ def _journal_warnings() -> None:
     ) -> None:
         nonlocal left
         real(self, message, category, filename, lineno, *rest, **more)
-        # a warning object of the program may raise when it is converted to text
-        with contextlib.suppress(Exception):
+        # no contextlib: Dynamo compiles its functions if a compiled function shows the warning
+        try:
             is_shown = sys._getframe(1).f_code.co_name not in ("formatwarning", "showwarning")
             if is_shown and "/torch/" in filename and left:
                 left -= 1
@@ -192,5 +192,7 @@ def _journal_warnings() -> None:
                         line=lineno,
                     )
                 )
+        except Exception:  # a warning object of the program may raise when it is converted to text
+            pass
 
     message_class.__init__ = __init__  # type: ignore[method-assign]
