@@ -121,7 +121,8 @@ def bench(session: nox.Session) -> None:
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Line and branch coverage of the quick and the real tests, with all processes they start."""
-    folder = os.path.abspath(session.create_tmp())
+    folder = os.path.abspath(os.path.join(".nox", "coverage"))
+    os.makedirs(folder, exist_ok=True)
     env = {
         "COVERAGE_PROCESS_START": os.path.abspath("tests/coverage.ini"),
         "COVERAGE_FOLDER": folder,

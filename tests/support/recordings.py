@@ -27,6 +27,7 @@ import shutil
 import socket
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -299,4 +300,5 @@ def _numberless(value: Any) -> Any:
     text = json.dumps(value, ensure_ascii=False)
     for place, name in _innermost_first(NOT_RESTORED):
         text = text.replace(place, name)
-    return json.loads(re.sub(r"/tmp/[\w-]+|\d+(\.\d+)?", "#", text))
+    temporary = rf"(?:{re.escape(tempfile.gettempdir())}|/tmp)/[\w-]+"
+    return json.loads(re.sub(rf"{temporary}|\d+(\.\d+)?", "#", text))
