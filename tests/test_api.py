@@ -70,6 +70,7 @@ def run_program(body: str, folder: Path) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.long
 def test_a_compile_that_succeeded_in_the_child_uses_the_cache(tmp_path: Path) -> None:
     """There is no warning and no pack, the results are the same, and nothing is compiled twice."""
     result = run_program(

@@ -47,7 +47,7 @@ RECORDED = (
     "memory",
     "deadlock",
     "pipe",
-    pytest.param("filelock", marks=pytest.mark.fresh),
+    "filelock",
     "unroll_calls",
     "cxx_sleep",
     "phase:first_run",

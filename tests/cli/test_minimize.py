@@ -645,7 +645,7 @@ def test_a_failure_that_cannot_be_minimized_is_reported(tmp_path: Path, write: A
     ), done.json
 
 
-@pytest.mark.real
+@pytest.mark.long
 def test_the_budget_excludes_the_proof(tmp_path: Path, write: Any) -> None:
     """The budget includes the start of the server and the search for a first program. In the worst
     case, the result is that program without a reduction.

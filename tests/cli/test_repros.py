@@ -195,7 +195,6 @@ def test_a_graph_keeps_the_operator_that_a_script_defines(write: Any, recorded: 
     assert "factors" not in text and "sin" not in text, text
 
 
-@pytest.mark.fresh
 def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, recorded: Recorder) -> None:
     """An operator that uses an object with a state has no definition: the graph alone cannot show
     the failure, and the result names the operator and the reason.

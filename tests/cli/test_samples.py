@@ -113,7 +113,10 @@ def test_recorded_sample(name: str, recorded: Recorder) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["exception_inductor", "cpp_compile_error"])
+@pytest.mark.parametrize(
+    "name",
+    ["exception_inductor", pytest.param("cpp_compile_error", marks=pytest.mark.long)],
+)
 def test_the_candidate_of_a_sample_fails(name: str, recorded: Recorder, tmp_path: Path) -> None:
     """The program of the pack gives the failure of the sample."""
     done = recorded_sample(name, recorded)

@@ -59,7 +59,7 @@ def prove(
     )
 
 
-@FRESH
+@pytest.mark.long
 def test_a_forked_watched_run_is_one_of_the_runs(tmp_path: Path, watched: CandidateResult) -> None:
     """Two plain runs and one in eager confirm it, and no fresh process is watched."""
     proved = prove(tmp_path, "KeyError", watched, watched)

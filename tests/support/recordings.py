@@ -6,8 +6,7 @@ itself does not run. ``--captures`` says what the fixture does instead:
 
 - ``recorded``: as above; the default.
 - ``fresh``: it starts each capture, compares its answer with that of the recording, and gives it to
-  the test. ``nox -s long`` does this, so that a recording stays true. A test with the marker
-  ``fresh`` always does it.
+  the test. ``nox -s long`` does this, so that a recording stays true.
 - ``record``: it starts each capture and replaces the recording. ``nox -s record`` does this.
 
 A recording belongs to one command, its variables and its files. A test that changes one of them
@@ -185,10 +184,7 @@ def recorded(
     if len(name) > MAX_NAME_CHARS:  # the parameters of a test can be whole programs
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         name = f"{name[:MAX_NAME_CHARS]}-{digest}"
-    mode = pytestconfig.getoption("--captures")
-    if mode == "recorded" and request.node.get_closest_marker("fresh"):
-        mode = "fresh"
-    yield Recorder(mode, tmp_path, f"{folder}/{name}")
+    yield Recorder(pytestconfig.getoption("--captures"), tmp_path, f"{folder}/{name}")
 
 
 def _capture(words: list[str], variables: Variables) -> CallResult:

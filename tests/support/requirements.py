@@ -24,8 +24,6 @@ MARKER_OF_FIXTURE = {
     "recorded": "recorded",
 }
 """A test that uses the fixture gets the marker."""
-FRESH = "fresh"
-"""A test with recorded captures and this marker is real, because it starts them anew."""
 CACHE_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 UNMARKED_ENVIRONMENT = {
     # Most CPU builds of torch run without Triton. Its import is a tenth of a compile's CPU time.
@@ -53,8 +51,6 @@ def add_markers(item: pytest.Item) -> None:
     for name in getattr(item, "fixturenames", ()):
         if name in MARKER_OF_FIXTURE:
             item.add_marker(MARKER_OF_FIXTURE[name])
-    if item.get_closest_marker(FRESH):
-        item.add_marker(REAL)
     if tier_of(item) == QUICK:
         item.add_marker(QUICK)
 
