@@ -216,6 +216,7 @@ def test_each_replacement_is_needed_and_its_absence_is_one_line(tmp_path: Path) 
         assert_gap_is_one_line(name, answer)
 
 
+@pytest.mark.real("it compiles for a simulated GPU twice")
 def test_one_absent_replacement_is_one_line_and_another_counts_devices(tmp_path: Path) -> None:
     """Without one replacement the verdict names the missing symbol, and without that of the count
     the machine's own GPUs are counted.

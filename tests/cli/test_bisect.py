@@ -122,7 +122,7 @@ def answers(done: CallResult) -> list[tuple[str, str]]:
     return [(step["version"], step["answer"]) for step in done.json["steps"]]
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs a program with several versions, twice")
 def test_the_first_bad_version_is_found_and_a_bisection_is_resumed(
     captured: CallResult, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def make(entry="{entry}"):
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles through each entry")
 def test_each_entry_gives_the_results_of_eager() -> None:
     """Models and functions run under each entry, with several shapes and keyword arguments; a
     program without the compiler runs with the same entries, and exports with the same arguments.
@@ -166,7 +166,7 @@ def test_an_entry_that_cannot_be_used_is_one_line(write: Any, tmp_path: Path) ->
     assert done.status == 2 and "--entry changes a model" in done.err
 
 
-@pytest.mark.real
+@pytest.mark.real("it captures two entries and runs the program of the pack")
 def test_compiled_autograd_compiles_the_backward(write: Any, tmp_path: Path) -> None:
     """A hook of a parameter runs in the backward only. Its operator fails in a lowering, also in
     the program that the pack shows; torch.compile does not compile it.
