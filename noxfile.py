@@ -44,7 +44,7 @@ def quick(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The quick and the real tests, with the CPU seconds of the most expensive ones."""
-    session.run(*PYTEST, "-n", "3", "-m", "not long", "--cpu-times", "15", *session.posargs)
+    session.run(*PYTEST, "-n", "4", "-m", "not long", "--cpu-times", "15", *session.posargs)
 
 
 @nox.session(name="long")
