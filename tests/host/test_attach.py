@@ -12,6 +12,7 @@ import pytest
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import find_process, pending_call
 from reprokit.host.attach.injection import CannotRunInside
+from tests.support.processes import wait_until
 
 FAKE_GDB = """#!/bin/sh
 here=$(dirname "$0")
@@ -82,6 +83,8 @@ def test_a_process_that_ends_during_the_search_is_skipped(monkeypatch: pytest.Mo
     gone, found = (subprocess.Popen(["sleep", seconds]) for _ in range(2))
     try:
         processes = [psutil.Process(gone.pid), psutil.Process(found.pid)]
+        # a process has no command line until it has started its program
+        assert wait_until(lambda: all(seconds in " ".join(p.cmdline()) for p in processes))
         gone.kill()
         gone.wait()
         monkeypatch.setattr(find_process.psutil, "process_iter", lambda: processes)
