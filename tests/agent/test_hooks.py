@@ -43,22 +43,23 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield warn
 
 
-def test_warnings_of_torch_are_journaled(journaled: list[Event], warned: Any) -> None:
-    """The program sees them all. A warning of the program, and one that cannot be converted to
-    text, are not journaled.
+def test_warnings_of_the_compiler_are_journaled(journaled: list[Event], warned: Any) -> None:
+    """The program sees them all. A warning of the program or of another part of torch, and one that
+    cannot be converted to text, are not journaled.
     """
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         warned("x" * 5000)
         warned("about an object", source=warned)
         warned(Shy())
-        warned("of the program", file="/home/bob/train.py")
+        warned("of the program", file="/home/bob/torch/train.py")
+        warned("of an optimizer", file="/env/torch/optim/lr_scheduler.py")
     first, second = journaled
     assert isinstance(first, WarningShown) and isinstance(second, WarningShown)
     assert (first.category, first.file, first.line) == ("UserWarning", FILE, 7)
     assert first.message.startswith("x" * 4000) and len(first.message) < 4100
     assert second.message == "about an object"
-    assert len(shown) == 4 and shown[1].source is warned
+    assert len(shown) == 5 and shown[1].source is warned
 
 
 def test_a_warning_that_is_only_formatted_is_not_journaled(

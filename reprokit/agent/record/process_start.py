@@ -12,6 +12,7 @@ import faulthandler
 import functools
 import os
 import platform
+import re
 import resource
 import signal
 import sys
@@ -25,6 +26,8 @@ from ...core.shared.contract import events, run_names
 from ...core.shared.contract.journal_format import STACKS_SIGNAL
 from . import exceptions, journal
 
+OF_COMPILER = re.compile("/torch/(_dynamo|_functorch|_inductor|_subclasses|fx)/")
+"""Where the warnings of the compiler come from. Other warnings of torch are about the program."""
 MAX_WARNINGS = 1000
 """Warnings that a process journals: a program may show each one of them each time."""
 _fault_file: IO[str] | None = None
@@ -163,7 +166,7 @@ def _journal_exceptions() -> None:
 
 
 def _journal_warnings() -> None:
-    """Journal the warnings of torch that Python shows or records, when it creates the
+    """Journal the warnings of the compiler that Python shows or records, when it creates the
     ``WarningMessage``. A function that only formats a warning creates one too.
 
     The program keeps its own ``warnings.showwarning``, and no frame of the agent is on the stack
@@ -182,7 +185,7 @@ def _journal_warnings() -> None:
         # no contextlib: Dynamo compiles its functions if a compiled function shows the warning
         try:
             is_shown = sys._getframe(1).f_code.co_name not in ("formatwarning", "showwarning")
-            if is_shown and "/torch/" in filename and left:
+            if is_shown and left and OF_COMPILER.search(filename):
                 left -= 1
                 journal.write_event(
                     events.WarningShown(
