@@ -51,10 +51,13 @@ def compare_with_eager(
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
         if eager.comparison is None:
-            said = eager.stderr_tail.strip().splitlines()[-1:] or [describe_exit(eager.exit_status)]
-            why = f"failed: {cuts.cut_head(said[0], 300)}"
             if eager.exit_status == 0:
                 why = "left no results"
+            else:
+                said = eager.stderr_tail.strip().splitlines()[-1:]
+                why = (
+                    f"failed: {cuts.cut_head((said or [describe_exit(eager.exit_status)])[0], 300)}"
+                )
             missing.append(Missing("comparison with eager", f"the run without torch.compile {why}"))
             return _with_eager(seen, eager)
         comparison, more = eager.comparison, {}
