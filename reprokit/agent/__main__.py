@@ -1,7 +1,7 @@
 """Run a target, or answer a request of the host about an interpreter.
 
-``python -m _reprokit.agent`` with ``run SPEC.json``, ``env``, ``hooks``, ``gpus``, ``simulates``,
-``models REQUEST``, ``kernels FILE`` or ``launches FILE``.
+``start_module.py _reprokit.agent`` with ``run SPEC.json``, ``env``, ``hooks``, ``gpus``,
+``simulates``, ``models REQUEST``, ``kernels FILE`` or ``launches FILE``.
 """
 
 from __future__ import annotations
@@ -94,9 +94,8 @@ def run_factory(spec: RunSpec) -> int:
     from . import run_target
     from .record import exceptions, journal
 
-    if spec.kind != "module" and sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
-        # python -m adds the working directory, where a folder torch/ would shadow torch
-        del sys.path[0]
+    if spec.kind == "module" and not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.getcwd())  # as python -m does
     try:
         run_target.run_spec(spec)
     except BadTarget as bad:

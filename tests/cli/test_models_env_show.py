@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from reprokit.core.shared.zoo import ZOO
+from reprokit.host.system.module_commands import own_command
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
 
@@ -60,13 +62,38 @@ def test_env_prints_the_environment_of_a_pack() -> None:
 
 def test_env_with_an_interpreter_that_lacks_torch(tmp_path: Path) -> None:
     """A fact that cannot be found is reported with its reason, and is not an error."""
-    import subprocess
-
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     done = reprokit("env", "--json", "--python", tmp_path / "bare" / "bin" / "python")
     assert done.status == 0
     whats = {m["what"] for m in done.json["missing"]}
     assert {"environment: torch", "environment: collect_env"} <= whats
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("words", ["env", "env --hooks", "models", "models hf:bert"])
+def test_a_command_imports_nothing_from_the_current_folder(words: str, tmp_path: Path) -> None:
+    """A folder with a file json.py, torch.py or any other name of a module changes no answer."""
+    others = {"torch", "triton", "transformers", "click", "rich", "psutil", "msgspec", "reprokit"}
+    for name in sys.stdlib_module_names | others:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(f'{__name__} of the folder ran')")
+    done = subprocess.run(
+        own_command("reprokit", *words.split()),
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "of the folder ran" not in done.stdout + done.stderr
+
+
+def test_python_m_reprokit_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    """Of the names of modules, runpy of Python itself imports some before reprokit is started."""
+    for name in ("json", "click", "dataclasses", "subprocess"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the folder ran')")
+    done = reprokit("models", cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert done.status == 0, done.err
 
 
 def test_show_prints_and_verifies(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +27,9 @@ from reprokit.host.minimize import locate
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
-from reprokit.host.service.examination import START
 from reprokit.host.system import deletion, files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.module_commands import own_command
 
 LIMIT_S = 600.0
 """A capture that takes longer gives no answer."""
@@ -162,7 +161,7 @@ def _capture(
     words += ["--timeout", str(TIMEOUT_S), "--output-dir", str(folder / "out")]
     words += ["--graph-breaks", "0"] if entry.kind == "graph-break" else []
     words += ["--gpu", entry.gpu] if entry.gpu else []
-    command = [sys.executable, "-c", START, "--isolated", *words, "--", python, str(script)]
+    command = own_command("reprokit", "--isolated", *words, "--", python, str(script))
     try:
         output = run_for_output(command, LIMIT_S, folders=(folder,), statuses=(0, 1))
         answer: dict[str, Any] = json.loads(output)

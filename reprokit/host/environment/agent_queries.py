@@ -18,6 +18,7 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.run import launch
 from reprokit.host.system import compiler_cache, files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.module_commands import agent_command
 
 QUERY_TIMEOUT_S = 90.0
 """Timeout of a query that starts a child. On a loaded machine the import of torch takes 20 s, and
@@ -96,7 +97,10 @@ def query_agent(
     with launch.copied_agent(folder, parts) as agent:
         environ = {**variables, "PYTHONPATH": launch.agent_python_path(agent)}
         text = run_for_output(
-            [python, "-m", "_reprokit.agent", *words], timeout_s, environ, (agent,)
+            agent_command(python, agent, "_reprokit.agent", *words),
+            timeout_s,
+            environ,
+            (agent,),
         )
     try:
         return json.loads(text.strip().splitlines()[-1])

@@ -46,6 +46,7 @@ from reprokit.host.system import (
     interrupts,
     process_tree,
 )
+from reprokit.host.system.module_commands import agent_command
 from reprokit.host.watch.hang_evidence import HangStacks
 
 START_TIMEOUT_S = 240.0
@@ -243,7 +244,7 @@ class ProbeServer:
         spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=cache)))
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         child = subprocess.Popen(
-            [self._python, "-m", "_reprokit.agent.serve.forkserver", spec],
+            agent_command(self._python, agent, "_reprokit.agent.serve.forkserver", spec),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

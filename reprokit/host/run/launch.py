@@ -17,6 +17,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request.run_request import Request, factory_spec, has_simulated_ranks
 from reprokit.host.system import compiler_cache, deletion, files
+from reprokit.host.system.module_commands import PACKAGE, agent_command
 
 
 @contextlib.contextmanager
@@ -41,9 +42,8 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
         deletion.delete_path(package, inside=folder)  # a killed reprokit may have left it
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
-        source = Path(__file__).resolve().parents[2]
-        for path in agent_files(source, parts):
-            copy = package / path.relative_to(source)
+        for path in agent_files(PACKAGE, parts):
+            copy = package / path.relative_to(PACKAGE)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, copy)  # with its time, so that the .pyc files stay valid
         (package / "agent" / "sitecustomize.py").rename(folder / "sitecustomize.py")
@@ -140,7 +140,7 @@ def agent_python_path(agent: Path) -> str:
     return os.pathsep.join([str(agent), *(p for p in (os.environ.get("PYTHONPATH"),) if p)])
 
 
-def target_command(request: Request, run_path: Path) -> list[str]:
+def target_command(request: Request, run_path: Path, agent: Path) -> list[str]:
     """Return the command line: that of the user, or that of the agent with the description of a
     factory target.
     """
@@ -148,19 +148,12 @@ def target_command(request: Request, run_path: Path) -> list[str]:
         return list(request.target.command)
     spec = dataclasses.replace(factory_spec(request), every_rank=has_simulated_ranks(request))
     files.write_json(run_path / run_names.SPEC_FILE, to_json(spec))
-    agent = ["-m", "_reprokit.agent", "run", str(run_path / run_names.SPEC_FILE)]
+    spec_file = str(run_path / run_names.SPEC_FILE)
+    command = agent_command(request.python, agent, "_reprokit.agent", "run", spec_file)
     if request.tensor_parallel and not has_simulated_ranks(request):
-        count = str(request.tensor_parallel)
-        return [
-            request.python,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            count,
-            *agent,
-        ]
-    return [request.python, *agent]
+        words = ("--standalone", "--nproc-per-node", str(request.tensor_parallel), *command[1:])
+        return agent_command(request.python, agent, "torch.distributed.run", *words)
+    return command
 
 
 def target_environment(

@@ -57,18 +57,18 @@ def run_target_once(
     """
     run_id = uuid.uuid4().hex
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
-        argv = launch.target_command(request, run_path)
+        agent = stack.enter_context(
+            launch.copied_agent(run_path, launch.agent_parts_of_request(request))
+        )
+        argv = launch.target_command(request, run_path, agent)
         fields = {
             **run_request.request_to_json(request),
             "argv": argv,
             "started": time.time(),
             "run_id": run_id,
         }
-        # written first, because a run directory can be packed once it has this file
+        # before the start, because a run directory can be packed once it has this file
         files.write_json(run_path / run_names.RUN_FILE, fields)
-        agent = stack.enter_context(
-            launch.copied_agent(run_path, launch.agent_parts_of_request(request))
-        )
         environ, missing = launch.target_environment(request, run_path, agent, run_id)
         # The cache of the compiler can have hundreds of megabytes, and adds nothing to the trace.
         stack.callback(deletion.delete_path, run_path / run_names.CACHE_FOLDER, inside=run_path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +26,9 @@ from reprokit.host.bisect import torch_environments
 from reprokit.host.pack import reopen
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.scrub.jail import Jail, has_gpu
-from reprokit.host.service.examination import START
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.module_commands import own_command
 
 PROGRAM_FILE, CELL_FILE = "program.py", "cell.py"
 CELL = f"""\
@@ -263,7 +262,7 @@ class _IssueRunner:
     def _run_reprokit(self, words: Sequence[str], python: str) -> str:
         """Return what reprokit prints in the jail, up to a limit; raises CommandFailed."""
         command = self.jail.command(
-            [sys.executable, "-c", START, "--isolated", *words],
+            own_command("reprokit", "--isolated", *words),
             self.folder,
             [python],
             self.issue.command.variables,

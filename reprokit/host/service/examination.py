@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,15 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.host.system import deletion, files, host_log
+from reprokit.host.system.module_commands import own_command
 
 MAX_RESULT_BYTES = 16 << 20
 MAX_SECONDS = 120.0
 """Beyond the limit of a lock-up; a longer examination is stopped."""
-START = (
-    "import sys; sys.path[:] = [path for path in sys.path if path]; sys.argv[0] = 'reprokit'; from"
-    " reprokit.cli.main import main; main()"
-)
-"""Unlike ``-m``, this imports nothing from the working directory."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class Examination:
             words += ["--port", str(port)]
         with self._result.open("wb") as file, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, "--isolated", "attach", str(pid), *words],
+                own_command("reprokit", "--isolated", "attach", str(pid), *words),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=errors,

@@ -10,20 +10,19 @@ import glob
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from reprokit.core.records.process_state import GpuUse
 from reprokit.host.system import host_log
 from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.module_commands import PACKAGE, own_command
 
 STALE_S = 5.0
 """A reading that is older is not shown: a driver that does not respond sends no new one."""
-PACKAGE_FOLDER = str(Path(__file__).resolve().parents[3])
+PACKAGE_FOLDER = str(PACKAGE.parent)
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class GpuVendor:
     devices: str
     """A glob pattern of the device files that its driver makes."""
     module: str
-    """``python -m MODULE`` writes one JSON object whose ``gpus`` has one object for each GPU, or
-    writes one line to stderr and fails. ``python -m MODULE watch`` writes one line a second: a list
+    """Run as a program, it writes one JSON object whose ``gpus`` has one object for each GPU, or
+    writes one line to stderr and fails. With the word ``watch`` it writes one line a second: a list
     with the fields of :class:`GpuUse` for each GPU.
     """
 
@@ -54,7 +53,7 @@ def query_gpus(timeout_s: float) -> dict[str, Any]:
     answers: list[dict[str, Any]] = []
     problems: list[CommandFailed] = []
     for vendor in GPU_VENDORS:
-        command = [sys.executable, "-m", vendor.module]
+        command = own_command(vendor.module)
         try:
             text = run_for_output(command, timeout_s, {"PYTHONPATH": PACKAGE_FOLDER})
         except CommandFailed as problem:
@@ -81,7 +80,7 @@ class GpuFeed:
 
     def _start(self, vendor: GpuVendor) -> None:
         child = subprocess.Popen(
-            [sys.executable, "-m", vendor.module, "watch"],
+            own_command(vendor.module, "watch"),
             env={**os.environ, "PYTHONPATH": PACKAGE_FOLDER},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Mapping
 
@@ -17,8 +16,6 @@ def answer_models(request: Mapping[str, str]) -> dict[str, object]:
     ``request`` has the keys ``place`` and ``name``. If the type cannot be used, the key ``refused``
     of the result says why.
     """
-    if sys.path and os.path.abspath(sys.path[0]) == os.getcwd():
-        del sys.path[0]  # -m put the working directory there
     try:
         # stdout is only for the answer, and the library may print
         with contextlib.redirect_stdout(sys.stderr):

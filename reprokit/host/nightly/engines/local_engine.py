@@ -7,7 +7,6 @@ import fcntl
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
 from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts, process_tree
 from reprokit.host.system.child_output import CommandFailed
+from reprokit.host.system.module_commands import own_command
 from reprokit.host.watch import gpu_vendors
 
 POLL_S, SHOW_S = 0.1, 1.0
@@ -219,13 +219,7 @@ def _start(job: NightJob, gpus: list[tuple[str, IO[bytes]]], work: Night) -> lis
         return []
     with log:
         child = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "reprokit.host.nightly.jobs.job",
-                str(job.folder),
-                str(os.getpid()),
-            ],
+            own_command("reprokit.host.nightly.jobs.job", str(job.folder), str(os.getpid())),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

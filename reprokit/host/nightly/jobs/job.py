@@ -37,6 +37,7 @@ from reprokit.host.nightly.jobs.job_result import (
 )
 from reprokit.host.nightly.jobs.job_schema import JobAttempt, JobRepro, JobSpec
 from reprokit.host.system import compiler_cache, deletion, files, host_log
+from reprokit.host.system.module_commands import own_command
 
 UNLOCATED = "wrong-result"
 """The kind whose signature a plain capture does not know yet."""
@@ -297,7 +298,7 @@ def _call_reprokit(words: list[str], spec: JobSpec, cache: Path, log: Path) -> t
         deletion.delete_path(written, inside=log.parent)
     with open(stdout, "wb") as out, open(log, "wb") as err:
         child = subprocess.Popen(
-            [sys.executable, "-m", "reprokit", "--isolated", *words],
+            own_command("reprokit", "--isolated", *words),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
