@@ -1,7 +1,7 @@
 """Run a target, or answer a request of the host about an interpreter.
 
-``start_module.py _reprokit.agent`` with ``run SPEC.json``, ``env``, ``hooks``, ``gpus``,
-``simulates``, ``models REQUEST``, ``kernels FILE`` or ``launches FILE``.
+``start_module.py _reprokit.agent`` with ``run SPEC.json``, ``env``, ``configs``, ``hooks``,
+``gpus``, ``simulates``, ``models REQUEST``, ``kernels FILE`` or ``launches FILE``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ def main(argv: list[str]) -> int:
         from . import inventory
 
         print(json.dumps(inventory.collect_inventory(), default=repr))
+        return 0
+    if argv[0] == "configs":
+        from .record import compile_settings
+
+        print(json.dumps(compile_settings.torch_default_texts()))
         return 0
     if argv[0] == "models":
         from .target.hf import model_types

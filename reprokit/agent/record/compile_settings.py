@@ -6,10 +6,12 @@ text and the definitions that the text uses.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from ...core.shared import cuts
@@ -32,13 +34,19 @@ _OWN_OPTIONS = re.compile(
 """Options that AOTInductor adds itself."""
 
 
+_NEEDED_FOR_IMPORT = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|TMPDIR|LANG|LC_\w+|LD_\w+|PYTHON\w+|VIRTUAL_ENV|CONDA\w*)"
+)
+"""Environment variables without which torch may not be found or imported."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 class ChangedConfig(NamedTuple):
-    """A compiler setting whose value is not torch's default."""
+    """A compiler setting whose value is not its default in this process."""
 
     module: str
     key: str
     value: Any
-    default: Any
 
 
 class CompileSettings(TypedDict, total=False):
@@ -91,6 +99,8 @@ class _Values:
 _config_values, _configs = _Values(), list[list[str]]()
 _journaled: dict[int, dict[str, dict[str, str]]] = {}
 """The last configuration that was written to the journal, by process id."""
+is_probe = False
+"""True in a probe, whose journal has no defaults."""
 
 
 def describe_settings(
@@ -142,57 +152,109 @@ def describe_settings(
 
 
 def note_configs(modules: Sequence[str] = CONFIGS, left_out: Collection[str] = frozenset()) -> None:
-    """Note the configuration that is not torch's default.
+    """Note the configuration that the program changed.
 
     The caller runs it at the start of a compile, before Dynamo patches the configuration. A
-    configuration that differs from that of the last compile in this process is journaled.
-    ``modules`` are those that this compile does not patch before, and ``left_out`` are keys that it
-    patches.
+    configuration that differs from that of the last compile in this process is journaled; the first
+    one is journaled with the defaults. ``modules`` are those that this compile does not patch
+    before, and ``left_out`` are keys that it patches.
     """
     global _config_values, _configs
-    changed = [config for config in changed_configs(modules) if config.key not in left_out]
+    changed = [
+        config
+        for config in changed_configs(modules)
+        if config.key not in OWN_KEYS and config.key not in left_out
+    ]
     texts = config_texts(changed)
     if _journaled.get(os.getpid()) != texts:
+        defaults = {} if is_probe or os.getpid() in _journaled else default_texts()
         _journaled[os.getpid()] = texts
-        journal.write_event(events.ConfigChanged(changed=texts))
+        journal.write_event(events.ConfigChanged(changed=texts, defaults=defaults))
     _config_values, _configs = _Values(), []
-    for module, key, value, default in changed:
-        is_put_back = _repr(value) == _repr(default)
+    for module, key, value in changed:
         if (
-            key not in NOT_THE_COMPILERS | OWN_KEYS
-            and not is_put_back
+            key not in NOT_THE_COMPILERS
             and (text := _config_values.write_value(key, value)) is not None
         ):
             _configs.append([module, key, text])
 
 
 def changed_configs(modules: Sequence[str] = CONFIGS) -> list[ChangedConfig]:
-    """Return the compiler settings of ``modules`` that are not torch's defaults."""
+    """Return the compiler settings of ``modules`` whose values differ from their defaults here.
+
+    ``config.patch`` sets an option to its default again, which is no change.
+    """
     changed: list[ChangedConfig] = []
+    for module, key, config, entry in _entries(modules):
+        try:
+            # ask this before the value is read: deprecated keys warn then
+            if not config._is_default(key):
+                value = getattr(config, key)
+                if _repr(value) != _repr(entry.default):
+                    changed.append(ChangedConfig(module, key, value))
+        # deprecated and forward-looking keys may raise when they are read
+        except Exception as problem:
+            changed.append(ChangedConfig(module, key, problem))
+    return changed
+
+
+def default_texts() -> dict[str, dict[str, str]]:
+    """Return the defaults of all compiler settings as module -> key -> value.
+
+    Torch reads some of them from environment variables when it is imported.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    for module, key, _, entry in _entries(CONFIGS):
+        if getattr(entry, "alias", None) is None:
+            texts.setdefault(module, {})[key] = _text_of(entry.default)
+    return texts
+
+
+def torch_default_texts() -> dict[str, dict[str, str]]:
+    """Return ``default_texts`` of a torch that reads no environment variable of the user.
+
+    A default that depends on the working directory has ``ANY_FOLDER`` in its place. Call it in a
+    process of its own, before torch is imported.
+    """
+    for name in [*os.environ]:
+        if not _NEEDED_FOR_IMPORT.fullmatch(name):
+            del os.environ[name]
+    with tempfile.TemporaryDirectory(prefix="reprokit-") as folder:
+        folder = os.path.realpath(folder)
+        os.chdir(folder)
+        for module in CONFIGS:
+            importlib.import_module(module)
+        texts = default_texts()
+    return {
+        module: {key: text.replace(folder, events.ANY_FOLDER) for key, text in rows.items()}
+        for module, rows in texts.items()
+    }
+
+
+def _entries(modules: Sequence[str]) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield the name of the module, the key, the module and the entry of each setting."""
     for module in modules:
         config: Any = sys.modules.get(module)
-        for key in getattr(config, "_config", {}) if config is not None else ():
-            try:
-                # ask this before the value is read: deprecated keys warn then
-                if not config._is_default(key):
-                    default = getattr(config._config[key], "default", None)
-                    changed.append(ChangedConfig(module, key, getattr(config, key), default))
-            # deprecated and forward-looking keys may raise when they are read
-            except Exception as problem:
-                changed.append(ChangedConfig(module, key, problem, None))
-    return changed
+        for key, entry in (getattr(config, "_config", None) or {}).items():
+            yield module, key, config, entry
 
 
 def config_texts(changed: list[ChangedConfig]) -> dict[str, dict[str, str]]:
     """Return the settings as module -> key -> value, as text of at most 500 characters."""
     texts: dict[str, dict[str, str]] = {}
-    for module, key, value, _ in changed:
-        texts.setdefault(module, {})[key] = cuts.cut_head(_repr(value), 500)
+    for module, key, value in changed:
+        texts.setdefault(module, {})[key] = _text_of(value)
     return texts
+
+
+def _text_of(value: Any) -> str:
+    return cuts.cut_head(_ADDRESS.sub("", _repr(value)), 500)
 
 
 def _repr(value: Any) -> str:
     try:
+        if isinstance(value, (set, frozenset)):  # their order differs from process to process
+            return f"{{{', '.join(sorted(map(repr, value)))}}}" if value else repr(value)
         return repr(value)
     except Exception as problem:
         return f"<unreadable: {problem!r}>"

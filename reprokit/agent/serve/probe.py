@@ -22,7 +22,7 @@ from ...core.shared.contract.probe_messages import ProbeRequest
 from .. import import_hook, install_hooks
 from ..__main__ import run_factory
 from ..experiments import overrides
-from ..record import exceptions, graph_recorder, journal, process_start
+from ..record import compile_settings, exceptions, graph_recorder, journal, process_start
 from ..results import result_recorder
 from ..torch_hooks import stop_after_phase
 from . import gpu_driver
@@ -68,6 +68,7 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = request.cache
     os.environ["TRITON_CACHE_DIR"] = os.path.join(request.cache, "triton")
     graph_recorder.MAX_GRAPHS = MAX_PROBE_GRAPHS
+    compile_settings.is_probe = True
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if request.openblas_threads is not None:
         os.environ["OPENBLAS_NUM_THREADS"] = request.openblas_threads

@@ -13,6 +13,7 @@ from typing import Any
 
 import platformdirs
 
+from reprokit import __version__
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.run import launch
@@ -26,6 +27,8 @@ the agent gives collect_env 30 s.
 """
 CACHE_LIFETIME_S = 600.0
 """Lifetime of a cached answer. Without the cache, each capture would import torch twice more."""
+DEFAULTS_LIFETIME_S = 30 * 86_400.0
+"""Lifetime of the cached defaults of an installed torch."""
 RELEVANT_PREFIXES = (
     "PATH",
     "PYTHON",
@@ -48,14 +51,16 @@ RELEVANT_PREFIXES = (
 IRRELEVANT_VARIABLES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 
 
-def cached_answer(name: str, python: str, query: Callable[[], str], max_age_s: float) -> str:
+def cached_answer(
+    name: str, python: str, query: Callable[[], str], max_age_s: float, of_variables: bool = True
+) -> str:
     """Return the result of ``query``, or a cached result that is at most ``max_age_s`` old and from
-    the same interpreter and environment.
+    the same interpreter and, unless it does not depend on them, the same environment variables.
     """
     variables = sorted(
         key
         for key in os.environ
-        if key.startswith(RELEVANT_PREFIXES) and key not in IRRELEVANT_VARIABLES
+        if of_variables and key.startswith(RELEVANT_PREFIXES) and key not in IRRELEVANT_VARIABLES
     )
     # with little memory, torch cannot be imported
     memory = f"ulimit -v {resource.getrlimit(resource.RLIMIT_AS)}"
@@ -108,6 +113,22 @@ def query_agent(
         raise CommandFailed(
             f"{python} printed no JSON for {words[0]}, but {text[-300:]!r}"
         ) from problem
+
+
+def query_torch_defaults(python: str) -> dict[str, dict[str, str]]:
+    """Return the defaults of torch's compiler settings, as module -> setting -> value.
+
+    A fresh process without the user's variables answers. Raises CommandFailed.
+    """
+    text = cached_answer(
+        f"defaults-{__version__}",
+        python,
+        lambda: json.dumps(query_agent(python, ["configs"], QUERY_TIMEOUT_S)),
+        DEFAULTS_LIFETIME_S,
+        of_variables=False,
+    )
+    defaults: dict[str, dict[str, str]] = json.loads(text)
+    return defaults
 
 
 def check_simulation(python: str, gpu: Mapping[str, Any]) -> None:

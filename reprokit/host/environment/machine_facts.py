@@ -10,7 +10,7 @@ import platform
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from reprokit.host.environment.agent_queries import (
     QUERY_TIMEOUT_S,
     cached_answer,
     query_agent,
+    query_torch_defaults,
 )
 from reprokit.host.system import host_log, interrupts, private_names
 from reprokit.host.system.child_output import CommandFailed, end_children, run_for_output
@@ -36,6 +37,8 @@ class MachineFacts:
     collect_env: str
     """The output of ``python -m torch.utils.collect_env``; empty if it failed."""
     missing: tuple[Missing, ...]
+    torch_defaults: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The defaults of torch's compiler settings; empty if they are not known."""
 
 
 NO_PYTHON = "the command started no Python that imported torch"
@@ -55,6 +58,7 @@ def collect_facts(
         queries["inventory"] = lambda: json.loads(
             cached_answer("inventory", python, lambda: _inventory(python, folder), max_age_s)
         )
+        queries["torch defaults"] = lambda: query_torch_defaults(python)
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -70,12 +74,12 @@ def collect_facts(
                 missing.append(Missing(f"environment: {name}", str(problem) or repr(problem)))
     if not python:
         missing.append(Missing("environment: Python and packages", why_none))
-    inventory = facts.pop("inventory", {})
+    inventory, torch_defaults = facts.pop("inventory", {}), facts.pop("torch defaults", {})
     facts.update(inventory.get("facts", {}))
     missing += [
         Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())
     ]
-    return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing))
+    return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing), torch_defaults)
 
 
 def _system() -> dict[str, str | None]:

@@ -15,7 +15,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import ConfigChanged, Process, Weights
+from reprokit.core.shared.contract.events import Process, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -279,7 +279,9 @@ def _facts(
         collect_env=redactor.redact_text(capture.environment.collect_env),
         environment={k: v for k, v in known.items() if k not in ("packages", "log_names")},
         variables=known.get("variables", {}),
-        configs=redactor.redact_value(journals.last_event_of_type(ConfigChanged).changed),
+        configs=redactor.redact_value(
+            observation_reader.settings_not_default(journals, capture.environment.torch_defaults)
+        ),
         missing=redactor.redact_value(tuple(missing)),
         ablation=redactor.redact_value(ablation),
         depends_on=redactor.redact_value(

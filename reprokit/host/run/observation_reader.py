@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,12 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.cache_events import CacheUsed
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import (
+    ANY_FOLDER,
     AgentProblem,
     Begin,
     Compared,
     CompileFailed,
+    ConfigChanged,
     CudagraphSkipped,
     End,
     ExceptionRaised,
@@ -96,6 +99,43 @@ class Journals:
         """Return the last event of one type, or an empty event."""
         events = self.events_of_type(kind)
         return events[-1] if events else kind()
+
+
+def settings_not_default(
+    journals: Journals, torch_defaults: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return the compiler settings of the last compile that are not torch's defaults, as module ->
+    setting -> value.
+
+    ``torch_defaults`` are those of a fresh process. Without them, only the settings that the
+    program changed are known, and not those of environment variables.
+    """
+    last = journals.last_event_of_type(ConfigChanged)
+    if not torch_defaults:
+        return last.changed
+    of_process = (
+        [event for event in events if isinstance(event, ConfigChanged)]
+        for events in journals.by_pid.values()
+    )
+    defaults = next((own[0].defaults for own in of_process if own and own[-1] is last), {})
+    found: dict[str, dict[str, str]] = {}
+    for module in sorted({*defaults, *last.changed}):
+        usual = torch_defaults.get(module, {})
+        values = {**defaults.get(module, {}), **last.changed.get(module, {})}
+        rows = {
+            key: value for key, value in values.items() if not _is_default(value, usual.get(key))
+        }
+        if rows:
+            found[module] = rows
+    return found
+
+
+def _is_default(value: str, default: str | None) -> bool:
+    if default is None or ANY_FOLDER not in default:
+        return value == default
+    # repr() quotes a text with a quote in a different way
+    parts = map(re.escape, default.strip("'\"").split(ANY_FOLDER))
+    return re.fullmatch(".*".join(parts), value.strip("'\""), re.DOTALL) is not None
 
 
 def read_journals(run_path: Path) -> Journals:

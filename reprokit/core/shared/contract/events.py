@@ -206,13 +206,21 @@ class OwnCode(Event):
     passes: list[str] = field(default_factory=list)
 
 
+ANY_FOLDER = "<the working directory>"
+"""In the default of a setting: the folder in which torch was imported."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConfigChanged(Event):
-    """The settings that differ from torch's defaults."""
+    """The compiler settings that the program changed."""
 
     ev = "config"
     changed: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Module -> setting -> its value as text."""
+    """Module -> setting -> its value as text, where that is not the default in this process."""
+    defaults: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The defaults of all settings in this process, which environment variables may have changed;
+    only in the first of these events of a process.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
