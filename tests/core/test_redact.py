@@ -230,6 +230,17 @@ def test_json_stays_json(values: dict[str, str], indent: int) -> None:
             "abcdefghijklmnop",
         ),
         ("Al <alice@acme.online>, bob@corp.systems", "alice"),
+        ("cache_/home/alice/x", "alice"),
+        ("mailto=-alice@acme.example.com", "alice"),
+        ("rsync -av x -alice@gpu-node-17:/y", "alice"),
+        ("pass=hunter2hunter", "hunter2hunter"),
+        ("pass = 'correct-horse-battery'", "horse"),
+        ("db_pass = 'remove_noop_ops'", "remove_noop_ops"),
+        ('"pass": "Tr0ub4dor"', "Tr0ub4dor"),
+        ("train.cluster.internal model.server.corp", "server"),
+        ("connect to graph.config.corp:8080", "config"),
+        ("oneMKL on 10.2.3.5", "10.2.3.5"),
+        ("hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH", "aBcDeFgHiJ"),
     ],
 )
 def test_private_data_is_hidden(text: str, gone: str) -> None:
@@ -287,6 +298,13 @@ def test_private_data_is_hidden(text: str, gone: str) -> None:
         "(q@k.mT), out = x@w.to",
         "NVIDIA A100 80GB, model hf_BigBirdPegasusForCausalLM",
         '"cache_key": "fxgraph1234abcd", CACHE_KEY=short',
+        "in pass=group_batch_fusion_1, pass=PostGradBatchLinearFusion",
+        "pass = 'remove_noop_ops' --pass reinplace_inplaceable_ops",
+        '"pass": "b2b_gemm"',
+        "glibc 2.31.0.1, oneMKL 10.2.3.5, gcc-11.4.0.1",
+        "ops@aten.mm, y@prims.to",
+        "triton.compiler.internal(x), model.config.corp, nn.Module.model.lan",
+        "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 hf_T5ForConditionalGenerationLarge",
     ],
 )
 def test_data_for_the_diagnosis_stays(text: str) -> None:
@@ -301,6 +319,20 @@ def test_a_user_named_like_a_package_hides_only_the_home() -> None:
         redactor.redact_text("/home/torch/x.py: torch/_dynamo/utils.py")
         == "<home>/x.py: torch/_dynamo/utils.py"
     )
+
+
+def test_a_name_that_the_run_recorded_is_hidden_only_by_its_place() -> None:
+    """The name of a kernel, a pass or a version may look like a token, an address or a host."""
+    names = ["kX9fQ2zLw7Rb4TnV", "10.20.30.40", "graph-pass.internal"]
+    text = " ".join(names)
+    hidden = Redactor(PRIVATE).redact_text(text)
+    assert not any(name in hidden for name in names)
+    redactor = Redactor(PRIVATE)
+    redactor.know_names(names)
+    assert redactor.redact_text(text) == text
+    assert names[0] not in redactor.redact_text(f"DB_PASSWORD={names[0]}")
+    redactor.know_names(["/home/alice", "alice"])
+    assert "alice" not in redactor.redact_text("/home/alice/x")
 
 
 def test_only_listed_variables_are_recorded() -> None:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reprokit.core.redaction import escapes, python_source
@@ -23,6 +23,7 @@ from reprokit.core.redaction.rules.rule import Rule
 from reprokit.core.redaction.rules.secret_places import Span
 from reprokit.core.redaction.rules.secret_values import (
     is_name_of_layer,
+    is_name_of_pass,
     is_own_name,
     is_plain_setting,
 )
@@ -36,6 +37,7 @@ ALLOWED_VARIABLES = re.compile(
 _COMPILER_PASS = re.compile(r"[a-z]+(?:[_.-][a-z]+)*")
 _PEOPLE = frozenset("user username login host email account User Username Login Host".split())
 """A ``pass`` next to one of these keys is a password; otherwise it may be a pass of a compiler."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.:@+-]{4,200}")
 MAX_LEARNED_SECRETS = 500
 MAX_CACHED_TEXTS, MAX_CACHED_CHARS = 50_000, 200
 """The results for short texts are cached, because texts such as keys and states are frequent."""
@@ -51,10 +53,19 @@ class Redactor:
         self._counts: dict[str, int] = {}
         self._rules = table.make_rules(private or PrivateNames())
         self._cache: dict[str, str] = {}
+        self._known: set[str] = set()
         self._learned: list[str] = []
         """Secrets that were recognised by their position and are too random to occur by chance.
         They are hidden in all later text.
         """
+
+    def know_names(self, names: Iterable[str]) -> None:
+        """Never hide these names of passes, operators, kernels, models and versions because of how
+        they look. The run itself recorded them.
+        """
+        if new := {name for name in names if _NAME.fullmatch(name)} - self._known:
+            self._known |= new
+            self._cache.clear()
 
     def redact_text(self, text: str) -> str:
         """Return ``text`` without private text. Redacting the result again does not change it."""
@@ -87,6 +98,7 @@ class Redactor:
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
                     for start, end, kind in rule.find_spans(draft.text, lowered)
+                    if not (rule.is_by_form and draft.text[start:end] in self._known)
                 ]
                 without_match = None if spans else rule
                 if spans:
@@ -292,7 +304,7 @@ class Redactor:
 
     def _secret(self, sure: str, name: str, value: str) -> str:
         """Redact the value of a key that may hold a secret."""
-        if len(value) < 4 or is_plain_setting(value, sure):
+        if len(value) < 4 or is_plain_setting(value, sure) or is_name_of_pass(name, value):
             return value
         if sure == secret_names.KEY and not (table.is_secret_entry(name, value)):
             return self.redact_text(value)

@@ -32,7 +32,7 @@ from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import restore_run, run_directory, supervise
-from reprokit.host.system import files, host_log, interrupts
+from reprokit.host.system import files, host_log, interrupts, private_names
 from reprokit.host.system.progress import OperationStatus
 
 
@@ -177,6 +177,8 @@ def collect_environment(state: State) -> State:
         machine = machine_facts.collect_facts(python, state.run_path, is_fresh=False)
     else:
         machine = machine_facts.collect_facts(None, state.run_path, "not asked after an interrupt")
+    packages = machine.facts.get("packages") or {}
+    private_names.get_redactor().know_names(map(str, packages.values()))
     return dataclasses.replace(state, environment=machine).with_all_missing(machine.missing)
 
 

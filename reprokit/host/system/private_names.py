@@ -20,7 +20,13 @@ from reprokit.core.redaction.rules import secret_names
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.event_base import Event
-from reprokit.core.shared.contract.events import RaisedEvent
+from reprokit.core.shared.contract.events import (
+    Begin,
+    KernelWritten,
+    RaisedEvent,
+    Torch,
+    TransformersModel,
+)
 from reprokit.host.system import host_log
 
 
@@ -69,7 +75,17 @@ def redact_events(events: list[Event]) -> list[Event]:
     them.
     """
     redactor = get_redactor()
+    redactor.know_names(name for event in events for name in _names_of(event))
     return [_redact_event(event, redactor) for event in events]
+
+
+def _names_of(event: Event) -> list[str]:
+    """Return the names of passes, kernels, models and versions in an event."""
+    if isinstance(event, Torch):
+        return [event.version]
+    if isinstance(event, (Begin, KernelWritten)):
+        return [event.name]
+    return [event.kind] if isinstance(event, TransformersModel) else []
 
 
 def _redact_event(event: Event, redactor: Redactor) -> Event:

@@ -32,7 +32,7 @@ _PATH_WORDS = frozenset(
     "opt tmp var src inductor dynamo compile compiler graph tensor cache code core agent default none "
     "a100 h100 h200 b200 b300 v100 l40s rtx4090 rtx5090 mi300 mi300x".split()
 )
-_BEFORE_PATH = r"(?:(?<![\w./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
+_BEFORE_PATH = r"(?:(?<![A-Za-z0-9./-])(?<!<home>)|(?<=://)|(?<=[\s\"',=\[(])-{1,2}[A-Za-z][\w-]{0,20}?|^-{1,2}[A-Za-z][\w-]{0,20}?|://[\w.@+-]{1,80}?)"
 """The text before a path: it may follow a flag (``-isystem/home``) or the host of a URL."""
 _REMOTE = (
     r"\b(?:ssh|scp|sftp|rsync|mosh|sshfs|ssh-copy-id|autossh|pdsh|clush)\b[^\n|;&]{0,160}?[\s\"',]"
@@ -44,6 +44,15 @@ _LABEL = r"[\"']?[ \t]*[=:(][ \t]*[\"']?"
 _IS_USER = rf"(?<![A-Za-z])(?:user(?:[-_ ]?name)?|login|owner|logname|author|account|[ug]id=\d{{1,9}}){_LABEL}"
 _IS_HOST = rf"(?<![A-Za-z])(?:host(?:[-_ ]?name)?|node(?:[-_ ]?name)?|machine|server|addr(?:ess)?|endpoint|peer){_LABEL}"
 """A word before the name of a user or a machine, and the sign between the two."""
+
+
+_ROOTS = frozenset(
+    "torch triton model models module modules config nn net layer layers graph kernel kernels inductor dynamo functorch".split()
+)
+_MACHINES = frozenset(
+    "server servers node nodes host hosts worker workers master storage cache db api".split()
+)
+"""First labels of dotted names in code, and labels that name machines."""
 
 
 def machine_rules(private: PrivateNames) -> list[Rule]:
@@ -152,8 +161,10 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             r"(?<![\w./-])(?!(?:self|cls|torch|this)\.)(?P<secret>(?:[a-z0-9]+-[a-z0-9-]*|[a-z0-9]+(?=\.[a-z0-9-]+\.))(?:\.[a-z0-9-]+)*"
             rf"\.(?:{'|'.join(inner)}))\b(?![(\w])",
             tuple(f".{name}" for name in inner),
+            _is_attribute,
             flags=re.IGNORECASE,
             is_near=True,
+            is_by_form=True,
         )
     )
     address = r"\d+\.\d+\.\d+\.\d+"
@@ -188,8 +199,28 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             ("ip-",),
         ),
         make_rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
+        # the host is hidden already
+        make_rule(
+            "user",
+            r"(?<![\w.@/])(?P<secret>(?!git@)[A-Za-z_][\w.-]{0,40})(?=@<host-\d{1,4}>)",
+            ("@<host-",),
+            is_near=True,
+        ),
     ]
     return rules
+
+
+def _is_attribute(match: re.Match[str]) -> bool:
+    """Return whether a name such as ``triton.compiler.internal`` is an attribute of a module: all
+    of its labels are words of code, and nothing near it shows a host.
+    """
+    labels = match["secret"].split(".")
+    after = match.string[match.end() : match.end() + 2]
+    is_host = match.string[max(0, match.start() - 1) : match.start()] in ("@", "[") or (
+        after[:1] == "/" or (after[:1] == ":" and after[1:].isdigit())
+    )
+    is_of_code = all((len(label) <= 2 or is_code(label)) for label in labels[:-1])
+    return not is_host and is_of_code and labels[0] in _ROOTS and _MACHINES.isdisjoint(labels)
 
 
 def _names(

@@ -39,6 +39,10 @@ domains of private networks.
 """
 _METHODS = frozenset("to in is it at id mt".split())
 """Country codes that are also methods of tensors."""
+_NAMESPACES = frozenset(
+    "aten prims prim quantized torch inductor higher_order c10d symm_mem".split()
+)
+"""Namespaces of torch's operators: ``ops@aten.mm``."""
 
 
 def is_code(match: re.Match[str]) -> bool:
@@ -52,11 +56,11 @@ def is_code(match: re.Match[str]) -> bool:
     is_method = (
         last in _METHODS and local.isidentifier() and len(labels) == 2 and len(labels[0]) <= 2
     )
-    return is_method or is_short or labels[0].lower() == "self"
+    return is_method or is_short or labels[0].lower() == "self" or labels[0] in _NAMESPACES
 
 
 _VERSION_BEFORE = re.compile(
-    r"(?:[A-Za-z][\w.-]{0,60}==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp)[\w-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
+    r"(?:[A-Za-z][\w.-]{0,60}==[ \t]*|\.so\.|(?i:version|release|build|rev|(?:tensorrt|trt|cudnn|cublas|cufft|curand|cusolver|cusparse|cupti|nvrtc|nvjitlink|npp|cutlass|glibc|musl|libstdc|gcc|clang|llvm|ptxas|nvcc|cmake|onemkl|mkl|onednn|mkldnn|oneccl|openblas|magma|fbgemm|xnnpack|miopen|gdb)[\w+-]{0,24})[\"']?[ \t]*[:=(]?[ \t]*[\"']?v?|\bv)$"
 )
 _SMALL = 16
 """Four smaller numbers are a version or a shape: only one address in 65,536 has such numbers."""

@@ -28,6 +28,8 @@ class Rule:
     """The hints are not in lower case, and are searched in the original text."""
     is_guess: bool = False
     """The rule needs no known format or name, so it may also match the data of a program."""
+    is_by_form: bool = False
+    """The text itself looks private, not its place. A name that the run recorded only looks so."""
 
 
 _BEFORE, _AFTER = 240, 8_000
@@ -49,6 +51,7 @@ def make_rule(
     is_near: bool = False,
     is_exact: bool = False,
     part: str = "",
+    is_by_form: bool = False,
 ) -> Rule:
     """Make a rule from a regular expression: it hides the group ``secret``, unless ``keep`` returns
     True for the match.
@@ -76,7 +79,7 @@ def make_rule(
                 if keep is None or not keep(match):
                     yield (*match.span("secret"), kind)
 
-    return Rule(hints, find_spans, is_exact)
+    return Rule(hints, find_spans, is_exact, is_by_form=is_by_form)
 
 
 def _windows(text: str, find: Callable[[int], int]) -> Iterator[tuple[int, int]]:
@@ -124,7 +127,7 @@ def _possible_hints(words: str, hints: Iterable[str]) -> list[str]:
     ]
 
 
-def group_rules(rules: list[Rule]) -> Rule:
+def group_rules(rules: list[Rule], is_by_form: bool = False) -> Rule:
     """Combine rules into one, whose spans do not overlap. It searches a short text for all hints
     at once.
     """
@@ -169,4 +172,4 @@ def group_rules(rules: list[Rule]) -> Rule:
         if stop >= 0:
             yield begin, stop, named
 
-    return Rule((), find_spans)
+    return Rule((), find_spans, is_by_form=is_by_form)

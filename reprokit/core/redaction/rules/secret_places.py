@@ -176,7 +176,10 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
         and not secret_names.asks_for_secret(name)
     ):
         value = match.group("secret") or match.group("whole")
-        if not secret_values.is_plain_setting(value, sure):
+        if not (
+            secret_values.is_plain_setting(value, sure)
+            or secret_values.is_name_of_pass(name, value)
+        ):
             if sure != KEY or secret_names.looks_secret(value):
                 yield _span(match)
             return
@@ -231,6 +234,8 @@ def _is_set(head: str, match: re.Match[str], name: str, sure: str) -> bool:
     """
     value = match.group("secret") or match.group("bare")
     if not_private.is_setting_value(value) or secret_names.name_sureness(value):
+        return False
+    if secret_values.is_name_of_pass(name, value):
         return False
     if match.group("quote"):
         return (sure == PASSWORD or secret_names.looks_secret(value)) and " " not in value

@@ -30,12 +30,38 @@ def is_plain_setting(value: str, sure: str) -> bool:
     return not_private.is_setting_value(value) and not is_password
 
 
+_NAME_OF_PASS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)*")
+_PARTS_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORDS_OF_PASSES = frozenset(
+    "noop reinplace inplaceable foldable dequant requant qlinear qconv prepack woq gelu silu hardtanh hardswish hardsigmoid"
+    " sfdp gemm bmm baddbmm concat mkldnn cse dce licm peephole canonicalize vectorize tensorpipe gumbel".split()
+)
+"""Words in names of passes that are in too few files of torch for ``torch_words``."""
+_MIN_KNOWN = 0.6
+"""The share of the letters of a pass's name that belong to words of torch."""
+
+
+def is_name_of_pass(name: str, value: str) -> bool:
+    """Return whether a value names a pass of a compiler: ``pass = "remove_noop_ops"``.
+
+    ``pass`` is a word of compilers before it is one of passwords. The value consists of several
+    words, most of them torch's, and the name is not that of a password, such as ``db_pass``.
+    """
+    if _last(name) != "pass" or secret_names.name_sureness(name) == PASSWORD:
+        return False
+    parts = [part.lower() for part in _PARTS_OF_NAME.findall(value)]
+    if len(parts) < 2 or len(value) > 80 or not _NAME_OF_PASS.fullmatch(value):
+        return False
+    known = sum(len(p) for p in parts if p in torch_words.WORDS or p in _WORDS_OF_PASSES)
+    return known >= _MIN_KNOWN * sum(map(len, parts))
+
+
 def is_secret_text(match: re.Match[str], name: str, sure: str) -> bool:
     """Return whether a quoted text after a name is a secret, and not a type, a shape, a name of
     secrets or a description.
     """
     value = match.group("secret")
-    if is_plain_setting(value, sure):
+    if is_plain_setting(value, sure) or is_name_of_pass(name, value):
         return False
     if len(value) < 4 and not (sure == PASSWORD and match.group("sign")):
         return False
@@ -119,8 +145,8 @@ def is_secret_word(text: str, start: int, match: re.Match[str], name: str, sure:
     expression.
     """
     value = match.group("secret")
-    if re.fullmatch(r"![a-z]+", value):
-        return False  # a tag of YAML
+    if re.fullmatch(r"![a-z]+", value) or is_name_of_pass(name, value):  # a tag of YAML
+        return False
     is_number = re.fullmatch(r"-?[\d.,]+", value) is not None
     if not_private.is_setting_value(value) and not (
         sure == PASSWORD and is_number and len(value) >= 4

@@ -87,7 +87,7 @@ def make_rules(private: PrivateNames) -> list[Rule]:
     rules += [_places()] * 2
     rules.append(Rule((), secret_places.find_named_secrets))
     rules += [*_addresses(), *machine_names.machine_rules(private)]
-    rules.append(Rule((), random_words.find_random_words, is_guess=True))
+    rules.append(Rule((), random_words.find_random_words, is_guess=True, is_by_form=True))
     return [*rules, *(make_rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
 
 
@@ -111,7 +111,8 @@ def _tokens() -> Rule:
                 is_exact=s.is_exact,
             )
             for s in (*token_formats.FORMATS, *service_keys.FORMATS)
-        ]
+        ],
+        is_by_form=True,
     )
 
 
@@ -130,10 +131,11 @@ def _addresses() -> list[Rule]:
     return [
         make_rule(
             "email",
-            r"(?<![\w.+/@\\-])(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
+            r"(?:(?<![\w.+/@\\-])|(?<=(?<![\w-])-))(?P<secret>[A-Za-z0-9][\w.+-]*@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,24})\b(?![(\[=])",
             ("@",),
             not_private.is_code,
             is_near=True,
+            is_by_form=True,
         ),
         make_rule(
             "ip",
@@ -141,6 +143,7 @@ def _addresses() -> list[Rule]:
             (".",),
             not_private.is_version_or_local,
             part=r"\.\d{1,3}\.",
+            is_by_form=True,
         ),
         make_rule(
             "mac",
@@ -148,6 +151,7 @@ def _addresses() -> list[Rule]:
             (":",),
             not_private.is_no_mac,
             part=":[0-9A-Fa-f]{2}:",
+            is_by_form=True,
         ),
         make_rule(
             "ip",
@@ -155,5 +159,6 @@ def _addresses() -> list[Rule]:
             (":",),
             not_private.is_not_ipv6,
             part=":[0-9A-Fa-f]{0,4}:",
+            is_by_form=True,
         ),
     ]
