@@ -285,4 +285,41 @@ PROGRAMS: dict[str, PrivateLookingProgram] = {
         "import os, urllib.parse\nPATH = 'file:///home/sam/models/tiny.pt'\n",
         USER="sam",
     ),
+    # private text whose form matters
+    "address-key": _backend(
+        "an address is the key of a dictionary, and is parsed",
+        "ipaddress.ip_address(next(iter(RANKS))).version == 4 and RANKS['10.20.30.40'] == 2",
+        "import ipaddress\nRANKS = {'10.20.30.40': 2}\n",
+    ),
+    "address-form": _backend(
+        "an address is compared with a pattern",
+        "re.fullmatch(r'(\\d+\\.){3}\\d+', ADDRESS)",
+        "import re\nADDRESS = '10.20.30.40'\n",
+    ),
+    "version-parsed": _traced(
+        "a version reads like an address, and is parsed",
+        "tuple(int(part) for part in RELEASE.split('.')) > (2, 0)",
+        "RELEASE = '10.2.3.40'\n",
+    ),
+    "mail-parts": _traced(
+        "an e-mail address is split",
+        "len(MAIL.partition('@')[2].split('.')) == 2",
+        "MAIL = 'sam@acme.com'\n",
+    ),
+    "token-length": _backend(
+        "the length and the letters of a token",
+        "len(SIGNED) == 37 and SIGNED[3:].isalpha() and SIGNED.startswith('hf_')",
+        "SIGNED = 'hf_aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH'\n",
+    ),
+    "password-digits": _backend(
+        "a password of digits",
+        "int(LOGIN['password']) % 2 in (0, 1)",
+        "LOGIN = {'password': '83911472'}\n",
+    ),
+    "home-parts": _traced(
+        "the parts of a home folder",
+        "PATH.split('/')[1] == 'home' and len(PATH.split('/')) == 4",
+        "PATH = '/home/sam/data'\n",
+        USER="sam",
+    ),
 }

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reprokit.core.redaction import escapes, python_source
+from reprokit.core.redaction import escapes, python_source, stand_ins
 from reprokit.core.redaction.draft import TextDraft
 from reprokit.core.redaction.rules import not_private, secret_names, table
 from reprokit.core.redaction.rules.machine_names import PrivateNames
@@ -49,11 +49,12 @@ class Redactor:
     """
 
     def __init__(self, private: PrivateNames | None = None) -> None:
-        self._numbers: dict[tuple[str, str], str] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self._counts: dict[str, int] = {}
         self._rules = table.make_rules(private or PrivateNames())
         self._cache: dict[str, str] = {}
         self._known: set[str] = set()
+        self._has_stand_ins = False
         self._learned: list[str] = []
         """Secrets that were recognised by their position and are too random to occur by chance.
         They are hidden in all later text.
@@ -122,16 +123,30 @@ class Redactor:
                 placeholder = self._placeholder("token", secret)
                 draft.replace_spans([(*match.span(), placeholder) for match in matches])
 
-    def redact_python(self, text: str) -> str:
+    def redact_python(self, text: str, has_stand_ins: bool = False) -> str:
         """Redact a program so that it stays the same program; a text that is not Python is redacted
         as text.
+
+        With ``has_stand_ins``, harmless text of the same form replaces each secret, for a program
+        that depends on the form.
         """
+        self._has_stand_ins = has_stand_ins
         try:
             return python_source.redact_python(
                 text, functools.partial(self._edits, guesses=False), self._assigned
             )
         except ValueError:
             return self.redact_text(text)
+        finally:
+            self._has_stand_ins = False
+
+    def redacted_programs(self, text: str) -> list[str]:
+        """Return the redacted program, and the one with stand-ins if it is different.
+
+        Redaction may change what a program does, so the redacted text is what is proved. Where the
+        first text does not fail in the same way, the second one may.
+        """
+        return list(dict.fromkeys(self.redact_python(text, form) for form in (False, True)))
 
     def _assigned(self, name: str, value: str) -> str:
         """Return the replacement of a value that a program assigns to a name; a value that is a
@@ -328,10 +343,10 @@ class Redactor:
         return self.redact_value(value)
 
     def _placeholder(self, kind: str, secret: str) -> str:
-        if kind == "home":
-            return "<home>"
-        if table.PLACEHOLDER.fullmatch(secret):
+        if table.PLACEHOLDER.fullmatch(secret) or stand_ins.is_stand_in(secret):
             return secret
+        if kind == "home":
+            return stand_ins.make_stand_in(kind, secret, 1) if self._has_stand_ins else "<home>"
         key = (kind, secret.lower() if kind in ("user", "host", "email") else secret)
         if key not in self._numbers:
             if (
@@ -342,8 +357,11 @@ class Redactor:
                 self._learned.append(secret)
                 self._cache.clear()
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._numbers[key] = f"<{kind}-{self._counts[kind]}>"
-        return self._numbers[key]
+            self._numbers[key] = self._counts[kind]
+        number = self._numbers[key]
+        if self._has_stand_ins:
+            return stand_ins.make_stand_in(kind, secret, number)
+        return f"<{kind}-{number}>"
 
 
 _NAMED_PART = re.compile(

@@ -133,25 +133,26 @@ def _until_proved(
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
         oracle.limits = dataclasses.replace(usual, alone={})
-        # redaction may change what the program does, so the redacted text is what is proved
-        job.finished = redactor.redact_python(
-            oracle.finish(
-                fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
-            )
+        program = oracle.finish(
+            fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
         )
         proof_folder, wanted = folder / "proof", case.signature
-        confirm = locate.LocationCheck(server, job.finished, wanted, oracle.limits, case.python)
-        result.proof = proof.prove_program(
-            job.finished,
-            case.python,
-            proof_folder,
-            wanted,
-            oracle.limits,
-            proof.ProofRuns(case.proofs, oracle.rate, cores=case.processes_at_once),
-            confirm,
-            _forked_watch(case, oracle),
-            show,
-        )
+        for job.finished in redactor.redacted_programs(program):
+            confirm = locate.LocationCheck(server, job.finished, wanted, oracle.limits, case.python)
+            result.proof = proof.prove_program(
+                job.finished,
+                case.python,
+                proof_folder,
+                wanted,
+                oracle.limits,
+                proof.ProofRuns(case.proofs, oracle.rate, cores=case.processes_at_once),
+                confirm,
+                _forked_watch(case, oracle),
+                show,
+            )
+            if result.proof.answer == same_failure.SAME or confirm.is_elsewhere:
+                break
+        assert result.proof is not None
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
             result.notes.append(
