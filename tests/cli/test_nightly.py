@@ -231,6 +231,26 @@ def started(folder: Path, *more: str, **variables: str) -> Iterator[subprocess.P
 
 
 @pytest.mark.real
+def test_targets_that_are_no_bugs_are_named_with_the_reason(tmp_path: Path) -> None:
+    """A factory that returns 42 is a job without a result. A model that fails in eager is no bug."""
+    (tmp_path / "targets.py").write_text(
+        "import torch\ndef number():\n    return 42\ndef eager_fails():\n"
+        "    return (lambda x: x @ torch.ones(5, 5)), (torch.zeros(3, 3),)\n"
+    )
+    (tmp_path / "suite.toml").write_text(
+        '[suite]\nname = "t"\nretries = 1\nbudget_s = 60\n[[targets]]\ntarget ='
+        ' "targets.py:number"\n[[targets]]\ntarget = "targets.py:eager_fails"\n'
+    )
+    done = reprokit("nightly", "run", tmp_path / "suite.toml", "--json", cwd=tmp_path)
+    report = done.json
+    assert done.status == 3, done.err
+    assert not any(report["groups"].values()) and not report["refused"]["count"]
+    (lost,), (eager,) = report["lost"], report["in_eager"]
+    assert lost["target"] == "targets.py:number" and "int" in lost["why"], lost
+    assert eager["target"] == "targets.py:eager_fails" and "without torch.compile" in eager["why"]
+
+
+@pytest.mark.real
 def test_a_killed_nightly_run_is_continued(tmp_path: Path) -> None:
     """SIGKILL ends all that runs; the next start runs the remaining jobs and no finished one."""
     folder, mark = tmp_path, uuid.uuid4().hex

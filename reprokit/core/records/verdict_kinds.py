@@ -21,6 +21,8 @@ class Kind:
     colour: str = "red"
     """The colour of the verdict on a terminal."""
     is_failure: bool = True
+    is_of_compiler: bool = True
+    """A failure that a nightly run counts as a bug."""
     not_filed: str = ""
     """The reason for filing no issue, whoever is responsible; empty if an issue may be filed."""
     is_minimizable: bool = False
@@ -164,6 +166,7 @@ KINDS = {
         Kind(
             name="error-in-eager",
             colour="yellow",
+            is_of_compiler=False,
             is_confirmed_in_eager=True,
             not_filed="nothing shows that the compiler is at fault",
         ),

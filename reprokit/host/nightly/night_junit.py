@@ -10,12 +10,13 @@ from xml.etree import ElementTree as ET
 
 from reprokit.core.redaction.plain import clean_text
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.nightly.jobs.job_result import HEALTHY, NO_BUG
+from reprokit.host.nightly.jobs.job_result import HEALTHY, IN_EAGER, NO_BUG
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.suite.cells import settings_words
 from reprokit.host.system import files, private_names
 
 MAX_VALUE_CHARS = 4_000
+NOT_JUDGED = "the run could not be judged"
 
 
 def write_junit(ledger: Ledger, path: Path) -> Path:
@@ -112,7 +113,8 @@ def _add_outcome(case: ET.Element, run: sqlite3.Row, sightings: list[sqlite3.Row
         text = "healthy, though the suite expects a failure"
         _add(case, "failure", text, "", "not as expected")
     elif run["kind"] in NO_BUG - {HEALTHY} and not run["is_expected"]:
-        _add(case, "error", f"{run['kind']}: the run could not be judged", "", run["kind"])
+        why = "it fails without torch.compile too" if run["kind"] == IN_EAGER else NOT_JUDGED
+        _add(case, "error", f"{run['kind']}: {why}", run["problem"], run["kind"])
 
 
 def _add(case: ET.Element, name: str, message: str, details: str, kind: str = "") -> None:

@@ -6,13 +6,14 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage import trend
 from reprokit.host.nightly import night_heat_map
+from reprokit.host.nightly.jobs.job_result import IN_EAGER
 from reprokit.host.nightly.ledger import bugs
 from reprokit.host.nightly.ledger.database import Ledger
 from reprokit.host.nightly.night_report_model import (
@@ -72,9 +73,7 @@ def make_report(
         groups[bug["status"]].append(bug)
     for group in groups.values():
         group.sort(key=lambda bug: (not bug["is_news"], -bug["tonight"], -bug["hits"], bug["id"]))
-    lost: list[ReportedRun] = [
-        {**_run_row(row, hidden), "why": row["problem"]} for row in runs if not row["kind"]
-    ]
+    lost = _runs_with_reason(runs, hidden, "")
     missing = night["planned"] - len(runs)
     if missing > 0:
         why = "not run: the nightly run was interrupted" if night["ended"] else "not run yet"
@@ -98,7 +97,8 @@ def make_report(
         "healthy": sum(row["kind"] == "ok" for row in runs),
         "groups": groups,
         "surprises": [*_surprises(ledger, night, runs, hidden)],
-        "unknown": [_run_row(row, hidden) for row in runs if row["kind"] == "unknown"],
+        "in_eager": _runs_with_reason(runs, hidden, IN_EAGER),
+        "unknown": _runs_with_reason(runs, hidden, "unknown"),
         "lost": lost,
         "proposals": _proposals(ledger),
         "costs": _costs(runs),
@@ -110,6 +110,13 @@ def make_report(
     report = cast(NightReport, cleaned)
     _link_packs(report, groups, beside)
     return report
+
+
+def _runs_with_reason(
+    runs: Sequence[sqlite3.Row], hidden: tuple[str, ...], kind: str
+) -> list[ReportedRun]:
+    """Return the runs with a kind of verdict, each with its reason."""
+    return [{**_run_row(row, hidden), "why": row["problem"]} for row in runs if row["kind"] == kind]
 
 
 MAX_REFUSED_REASONS = 50

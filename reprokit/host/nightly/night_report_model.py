@@ -157,6 +157,8 @@ class ReportBody(TypedDict):
     healthy: int
     groups: dict[str, list[BugReport]]
     surprises: list[ReportedRun]
+    in_eager: list[ReportedRun]
+    """Runs that fail without torch.compile too, which are no bugs of the compiler."""
     unknown: list[ReportedRun]
     lost: list[ReportedRun]
     proposals: list[MergeProposal]
@@ -202,6 +204,8 @@ def summary_sentence(report: ReportBody) -> str:
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     if report["lost"]:
         parts.append(f"{len(report['lost'])} lost")
+    if report["in_eager"]:
+        parts.append(f"{len(report['in_eager'])} without torch.compile too")
     if report["surprises"]:
         parts.append(f"{len(report['surprises'])} not as expected")
     if report["refused"]["count"]:

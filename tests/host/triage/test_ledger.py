@@ -18,7 +18,7 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage import known_failures
 from reprokit.host.catalogue import catalogue_files
-from reprokit.host.nightly import night_report, night_report_files
+from reprokit.host.nightly import night_junit, night_report, night_report_files
 from reprokit.host.nightly.ledger import bugs, database, exchange, known_bugs, ledger_file
 from reprokit.host.nightly.schedule import job_spec
 from tests.support.environments import ROOT
@@ -31,6 +31,9 @@ from tests.support.nightly_results import (
     failing,
     healthy,
     new_ledger,
+)
+from tests.support.nightly_results import (
+    attempt as attempt_of,
 )
 
 
@@ -589,3 +592,20 @@ def test_a_ledger_becomes_a_catalogue(tmp_path: Path) -> None:
     matches = known_failures.find_known_failures(signature, traits, entries)
     assert (matches[0].entry.issue, run.torch) == ("ledger#2", "2.13.0")
     assert known_failures.search_known_failures("ledger#2", entries)[0].entry.issue == "ledger#2"
+
+
+def test_a_failure_without_the_compiler_is_no_bug(tmp_path: Path) -> None:
+    """The report, the digest and the JUnit file name the target with the reason."""
+    store = new_ledger(tmp_path)
+    why = "It fails without torch.compile: ValueError: no data"
+    eager = attempt_of("error-in-eager", "error-in-eager: eager | ValueError: no data")
+    eager["verdict"]["reason"] = why
+    add_night(store, broken=cell_result(eager), fine=cell_result(healthy()))
+    report = night_report.make_report(store)
+    assert not any(report["groups"].values())
+    assert [(row["target"], row["why"]) for row in report["in_eager"]] == [("broken", why)]
+    assert report["exit_code"] == 0
+    assert report["sentence"] == "1 without torch.compile too; 1 of 2 healthy"
+    digest = night_report_files.digest_text(report)
+    assert "Fails without torch.compile too" in digest and "no data" in digest
+    assert "it fails without torch.compile too" in night_junit.junit_text(store)

@@ -225,6 +225,12 @@ def _minimize(
     return repro
 
 
+def _without_nulls(value: object) -> dict[str, object]:
+    """Return the fields of a JSON object that have a value; the keys of no signature are null."""
+    fields = value.items() if isinstance(value, dict) else ()
+    return {str(key): item for key, item in fields if item is not None}
+
+
 def _repro_fields(answer: dict[str, Any], last_line: str) -> dict[str, object]:
     """Return the fields of a JobRepro from the JSON of ``reprokit minimize``."""
     minimized = answer.get("minimized") or {}
@@ -239,7 +245,7 @@ def _repro_fields(answer: dict[str, Any], last_line: str) -> dict[str, object]:
             for k, v in (answer.get("traits") or {}).items()
             if k in ("rung", "operator", "phase")
         },
-        "located": answer.get("signature"),
+        "located": _without_nulls(answer.get("signature")),
         "problem": "" if answer else last_line[:4_000],
     }
 
@@ -265,7 +271,7 @@ def _attempt_fields(output: str, last_line: str, status: int) -> dict[str, objec
     compile_costs = answer.get("compile") or {}
     return {
         "verdict": verdict,
-        "signature": answer.get("signature") or {},
+        "signature": _without_nulls(answer.get("signature")),
         "traits": answer.get("traits") or {},
         "seconds": answer.get("seconds"),
         "compile_s": compile_costs.get("cpu_s"),

@@ -16,8 +16,11 @@ from reprokit.host.system import files
 SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
 SCHEMA: Final = 1
 HEALTHY = "ok"
-NO_BUG = frozenset({"", *(kind.name for kind in KINDS.values() if not kind.is_failure)})
-"""Verdicts that are not failures."""
+IN_EAGER = "error-in-eager"
+NO_BUG = frozenset(
+    {"", *(k.name for k in KINDS.values() if not (k.is_failure and k.is_of_compiler))}
+)
+"""Verdicts that are no failures of the compiler."""
 
 
 def read_result(folder: Path, key: str) -> JobResult | None:

@@ -65,7 +65,7 @@ def add_result(ledger: Ledger, night: int, cell: int, result: JobResult, folder:
             peak,
             json.dumps(_phases(healthy)),
             int(kind in expected or not kind),
-            result.problem,
+            result.problem or _why_not_judged(worst),
             folder,
         )
         for sighting in seen:
@@ -83,6 +83,12 @@ def add_result(ledger: Ledger, night: int, cell: int, result: JobResult, folder:
                 night,
             )
     return True
+
+
+def _why_not_judged(worst: JobAttempt | None) -> str:
+    """Return the reason of a verdict that is neither healthy nor a bug."""
+    kind = worst.verdict.kind if worst else HEALTHY
+    return (worst.verdict.reason or "") if worst and kind in NO_BUG - {HEALTHY} else ""
 
 
 def add_sighting(
