@@ -4,7 +4,11 @@ deadline or a stall.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -186,3 +190,57 @@ def test_a_program_that_cannot_run_a_handler_gets_no_grace_period(
     assert done.kind == "hang" and done.json["verdict"]["cause"] == "gil-blocked", done.out
     assert "saving" not in (done.run_dir / "logs" / "stdout.txt").read_text()
     assert json.loads((done.run_dir / "run.json").read_text())["is_stalled"] is True
+
+
+TICKS = """
+import sys, time
+for number in range(60):
+    print(time.time(), flush=True)
+    time.sleep(0.1)
+"""
+SHELL = """
+import os, signal, sys, time
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if not pid:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status = os.waitpid(pid, os.WUNTRACED)
+if not os.WIFSTOPPED(status):
+    os._exit(99)
+time.sleep(2)
+os.killpg(pid, signal.SIGCONT)
+_, status = os.waitpid(pid, 0)
+os._exit(os.waitstatus_to_exitcode(status))
+"""
+"""Start a command in the foreground of a terminal, and continue it two seconds after Ctrl-Z."""
+
+
+def test_ctrl_z_stops_the_program_too(tmp_path: Path) -> None:
+    """After the shell has continued reprokit, the program goes on, and nothing counts as a stall."""
+    script = tmp_path / "ticks.py"
+    script.write_text(TICKS)
+    out = tmp_path / "out"
+    words = ("capture", "--timeout", "60", "--output-dir", str(out), "--", sys.executable)
+    leader, terminal = pty.fork()
+    if not leader:
+        command = [sys.executable, "-c", SHELL, *reprokit_command(*words, str(script))]
+        os.execve(sys.executable, command, clean_environ())
+    shown = b""
+    try:
+        while shown.count(b".") < 10:  # the program has begun
+            shown += os.read(terminal, 1 << 12)
+        os.write(terminal, b"\x1a")
+        with contextlib.suppress(OSError):  # EIO: all processes of the terminal have ended
+            while data := os.read(terminal, 1 << 12):
+                shown += data
+    finally:
+        _, status = os.waitpid(leader, 0)
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0, shown.decode()
+    (log,) = out.glob("*/logs/stdout.txt")
+    times = [float(line) for line in log.read_text().split()]
+    assert len(times) == 60
+    assert max(late - early for early, late in itertools.pairwise(times)) > 1.5

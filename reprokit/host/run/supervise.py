@@ -19,6 +19,7 @@ from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import end_program, fault_sources, launch, output
+from reprokit.host.run.pauses import Pauses
 from reprokit.host.run.restore_run import read_run_file
 from reprokit.host.run.run_outcome import RunOutcome, outcome_to_json
 from reprokit.host.system import (
@@ -131,12 +132,18 @@ def _execute(
         # without a watchdog, for example because of a limit on threads, the program must not go on
         end_program.kill_and_reap(child)
         raise
-    began = time.monotonic()
+    began, pauses = time.monotonic(), Pauses(child)
     try:
         while not end:
             try:
-                with interrupts.allowed():
-                    end = _wait(child.pid, began, request, watchdog, show)
+                with pauses, interrupts.allowed():
+                    end = _wait(
+                        child.pid,
+                        lambda: time.monotonic() - began - pauses.seconds,
+                        request,
+                        watchdog,
+                        show,
+                    )
             except KeyboardInterrupt:
                 end = "interrupted"
             ended = time.time()
@@ -254,15 +261,22 @@ def _update_run_file(run_path: Path, **facts: Any) -> None:
         files.write_json(run_path / run_names.RUN_FILE, {**read_run_file(run_path), **facts})
 
 
-def _wait(pid: int, began: float, request: Request, watchdog: Watchdog, show: Show | None) -> str:
+def _wait(
+    pid: int,
+    elapsed_s: Callable[[], float],
+    request: Request,
+    watchdog: Watchdog,
+    show: Show | None,
+) -> str:
     """Wait for the end of the run, and return ``ended``, ``deadline`` or ``stalled``.
 
-    The program is not reaped, so that no other process gets its pid.
+    ``elapsed_s`` returns the seconds since its start, without pauses. The program is not reaped, so
+    that no other process gets its pid.
     """
     while not process_tree.has_ended(pid):
         interrupts.raise_if_interrupted()
         watchdog.check_progress()
-        elapsed = time.monotonic() - began
+        elapsed = elapsed_s()
         if request.deadline_s is not None and elapsed >= request.deadline_s:
             return "deadline"
         if watchdog.is_stalled:
