@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from reprokit.core.reported import answers, graph_inputs, issue_programs
+from reprokit.core.reported import answers, graph_inputs, issue_programs, requirements
 from reprokit.core.reported.answers import CapturedRun
 from reprokit.core.reported.issue_programs import CodeBlock, NoProgram
 from reprokit.core.reported.reported_failure import (
@@ -244,6 +244,14 @@ OF_COMPILER = "exception: codegen | AssertionError: x @ torch/_inductor/schedule
 OF_PROGRAM = "exception: no phase | AssertionError: x @ torch/testing/_comparison.py:assert_close"
 NO_ERROR = ReportedFailure("wrong-result", missing_error="IndexError")
 RUN = CapturedRun("ok", "", "", "", is_compared=True)
+NO_CUDA = CapturedRun(
+    "error-in-eager",
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "error-in-eager: eager | AssertionError: Torch not compiled with CUDA enabled @"
+    " torch/cuda/__init__.py:_lazy_init",
+    "user",
+    is_compared=False,
+)
 
 
 def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
@@ -321,6 +329,25 @@ def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
         ),
         (NO_ERROR, CapturedRun("wrong-result", "", "t", "torch", True), answers.FAILS),
         (NO_ERROR, _raised("KeyError: 1"), answers.DIFFERENT),
+        (ReportedFailure("wrong-result"), NO_CUDA, answers.CANNOT_TELL),
+        (ReportedFailure(), NO_CUDA, answers.CANNOT_TELL),
+        (ReportedFailure("crash"), NO_CUDA, answers.CANNOT_TELL),
+        (NO_ERROR, NO_CUDA, answers.CANNOT_TELL),
+        (
+            ReportedFailure("exception", "AssertionError", "Torch not compiled with CUDA enabled"),
+            NO_CUDA,
+            answers.FAILS,
+        ),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("ok", "", "", "", is_compared=False, asserts=True),
+            answers.PASSES,
+        ),
+        (
+            ReportedFailure("wrong-result"),
+            CapturedRun("ok", "", "", "", is_compared=False, asserts=True, lacks_gpu=True),
+            answers.CANNOT_TELL,
+        ),
     ],
 )
 def test_a_run_is_no_evidence_while_a_condition_is_missing(
@@ -401,3 +428,66 @@ def test_only_what_could_be_seen_passes(
 ) -> None:
     """A text that names no failure cannot pass. The check of a program is not one of the compiler."""
     assert answers.answer_of_run(reported, run).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'torchvision'", "the package torchvision"),
+        ("ImportError: libGL.so: cannot open shared object file", "libGL.so"),
+        ("ImportError: cannot import name 'flex' from 'torch.nn.attention'", "that has flex"),
+        ("AttributeError: module 'torch' has no attribute 'mtia2'", "that has mtia2"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "a device"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "a device"),
+        ("RuntimeError: Cannot find a working triton installation.", "a device"),
+        ("RuntimeError: No HIP GPUs are available", "a device"),
+        ("gaierror: [Errno -#] Temporary failure in name resolution", "the network"),
+        ("OSError: We couldn't connect to 'https://huggingface.co'", "the network"),
+        ("FileNotFoundError: [Errno #] No such file or directory: 'data.npy'", "a file"),
+        ("PermissionError: [Errno #] Permission denied: '/data'", "a right"),
+        ("RuntimeError: [enforce fail] DefaultCPUAllocator: not enough memory", "more memory"),
+        ("SIGILL", "an instruction set"),
+        ("RuntimeError: mkldnn_bf16_gemm: needs the CPU support avx512bw", "an instruction set"),
+        ("RuntimeError: Python #.#+ is not yet supported for torch.compile", "a different version"),
+        ("ValueError: environment variable RANK expected, but not set", "the other ranks"),
+    ],
+)
+def test_what_a_machine_lacks_is_no_failure_of_the_report(what: str, words: str) -> None:
+    """A device, a package, the network, a file, memory, instructions, a version or other ranks."""
+    run = CapturedRun("error-in-eager", what, f"error-in-eager: eager | {what}", "user", False)
+    for kind in ("wrong-result", "hang", "crash", "exception", ""):
+        given = answers.answer_of_run(ReportedFailure(kind), run)
+        assert given.answer == answers.CANNOT_TELL and words in given.why, given
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "KeyError: 'buf#'",
+        "AssertionError: Tensor-likes are not close!",
+        "RuntimeError: expected scalar type Float but found Half",
+        "TorchRuntimeError: Dynamo failed to run FX node with fake tensors",
+        "SIGSEGV",
+        "IndexError: tuple index out of range",
+    ],
+)
+def test_other_failures_lack_nothing(what: str) -> None:
+    """They are compared with the report."""
+    assert requirements.missing_requirement(what) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "asserts"),
+    [
+        ("torch.testing.assert_close(f(x), x)", True),
+        ("assert torch.equal(f(x), g(x))", True),
+        ("self.assertEqual(f(x), 1)", True),
+        ("assert torch.cuda.is_available()\nf(x)", False),
+        ("assert torch.__version__ > '2'", False),
+        ("print(f(x))", False),
+        ("def (", False),
+    ],
+)
+def test_a_program_that_asserts_its_results(text: str, asserts: bool) -> None:
+    """If it passes, its results are right, whether they were compared or not."""
+    assert issue_programs.asserts_something(text) == asserts

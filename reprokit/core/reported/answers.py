@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
+from reprokit.core.reported.requirements import missing_requirement
 
 FAILS, PASSES, DIFFERENT, CANNOT_TELL = "fails", "passes", "different", "cannot tell"
-_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (?P<what>.*)")
-_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
-_OWN = frozenset({"NameError", "SyntaxError", "FileNotFoundError", "IndentationError", "EOFError"})
-"""Errors of a program that is a part of something, or that lacks its files."""
+_OWN = frozenset({"NameError", "SyntaxError", "IndentationError", "EOFError"})
+"""Errors of a program that is a part of something."""
+_CHECKS = re.compile(r"<user>:.*|(?:torch|numpy)/testing/.*|<stdlib>/unittest/.*|")
+"""Where an assertion is that a program makes about its own results."""
+_WITH_MESSAGE = ("exception", "oom", "error-in-eager")
 _OUTSIDE = ("", "eager")
 _TRACED = ("dynamo-trace", "kernel-run", *_OUTSIDE)
 """Phases of a program's own code, and of the errors of its operators: with fake tensors or real."""
-_OF_DEVICE = re.compile(
-    r"Found no NVIDIA driver|CUDA driver|not compiled with CUDA|no CUDA GPUs|No HIP GPUs"
-    r"|Torch not compiled|not linked with support for|No XPU devices|MPS"
-)
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,8 @@ class CapturedRun:
     responsible: str
     is_compared: bool
     """The results of compiled code were compared with those of eager."""
+    asserts: bool = False
+    """The program asserts something about its own results."""
     recompiles: int = 0
     """How many times code was compiled again."""
     lacks_gpu: bool = False
@@ -92,7 +92,7 @@ def answer_of_run(
             "it runs to its end, and nothing shows whether compiled code raises"
             f" {reported.missing_error}, as eager does",
         )
-    if reported.kind == "wrong-result" and not run.is_compared:
+    if reported.kind == "wrong-result" and not (run.is_compared or run.asserts):
         return ReportAnswer(
             CANNOT_TELL, "it passes, but its results could not be compared with eager's"
         )
@@ -105,17 +105,26 @@ def answer_of_run(
     )
 
 
+def _is_check(run: CapturedRun) -> bool:
+    """Return whether an assertion failed that the program makes about its own results."""
+    place = identity_of_title(run.title).place.partition(" < ")[0]
+    return run.what.startswith("AssertionError") and _CHECKS.fullmatch(place) is not None
+
+
 def _of_missing_error(reported: ReportedFailure, run: CapturedRun, run_like: str) -> ReportAnswer:
     """Return the answer of a run that failed, for a report that compiled code does not raise an
     error that eager raises.
     """
     phase = identity_of_title(run.title).phase
-    is_own_check = phase in _OUTSIDE and run.what.startswith("AssertionError")
+    is_own_check = phase in _OUTSIDE and _is_check(run)
     if run.kind == "wrong-result" or is_own_check:
         return ReportAnswer(FAILS, run.title)
     error = run.what.partition(": ")[0].rpartition(".")[2]
     is_raised = run.kind == "exception" and error == reported.missing_error
-    is_elsewhere = run.lacks_gpu or reported.machine != run_like or _OF_DEVICE.search(run.what)
+    missing = missing_requirement(run.what)
+    if missing:
+        return ReportAnswer(CANNOT_TELL, missing)
+    is_elsewhere = run.lacks_gpu or reported.machine != run_like
     if is_raised and phase in _TRACED and not is_elsewhere:
         return ReportAnswer(PASSES, f"compiled code raises {error}, as eager does")
     return ReportAnswer(DIFFERENT, f"it fails, but not as the issue reports: {run.title}")
@@ -127,17 +136,13 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     is_upstream = run.responsible in ("torch", "triton")
     is_outside = identity_of_title(run.title).phase in _OUTSIDE
     is_own = run.kind == "error-in-eager" or is_outside or not is_upstream
-    checks_itself = run.what.startswith("AssertionError") and is_own
-    if agrees or (reported.kind == "wrong-result" and checks_itself):
+    # the same words: an issue may report that its own machine lacks something
+    is_quoted = agrees and (run.kind not in _WITH_MESSAGE or bool(reported.error))
+    missing = missing_requirement(run.what)
+    if missing and not is_quoted:
+        return ReportAnswer(CANNOT_TELL, missing)
+    if agrees or (reported.kind == "wrong-result" and is_own and _is_check(run)):
         return ReportAnswer(FAILS, run.title)
-    if missing := _MISSING.match(run.what):
-        module = _MODULE.search(missing["what"])
-        name = f"the package {module['name']}" if module else missing["what"]
-        return ReportAnswer(CANNOT_TELL, f"it needs {name}, which this interpreter does not have")
-    if _OF_DEVICE.search(run.what):
-        return ReportAnswer(
-            CANNOT_TELL, f"it needs a device that this machine does not have: {run.what}"
-        )
     error = run.what.partition(":")[0].rpartition(".")[2]
     if error in _OWN and not is_upstream:
         return ReportAnswer(

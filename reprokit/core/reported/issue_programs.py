@@ -249,6 +249,25 @@ def _call_of_function(text: str) -> list[str]:
     return [] if has_required or is_called else [f"torch.compile({functions[0].name})()"]
 
 
+def asserts_something(text: str) -> bool:
+    """Return whether a program asserts something about its own results, and not only about the
+    machine: ``assert torch.cuda.is_available()``.
+    """
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return any(_is_assertion(node) for node in ast.walk(ast.parse(text)))
+    return False
+
+
+def _is_assertion(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assert):
+        return not re.search(r"is_\w*available|__version__|isinstance", ast.unparse(node.test))
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    name = node.func.id if isinstance(node.func, ast.Name) else name
+    return re.match(r"_?assert", name) is not None
+
+
 def undefined_names(text: str) -> set[str]:
     """Return the names that a program reads and does not define, at any depth.
 

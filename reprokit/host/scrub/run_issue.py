@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reprokit.core.records import bounded_json
 from reprokit.core.records.finding import identity_of_title
-from reprokit.core.reported import answers
+from reprokit.core.reported import answers, issue_programs
 from reprokit.core.reported.answers import CapturedRun
 from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.reported_failure import NOTEBOOK, ReportedCommand, ReportedFailure
@@ -231,6 +231,7 @@ class _IssueRunner:
             title=title,
             responsible=str(verdict["responsible"])[:MAX_CHARS],
             is_compared=bool((captured["comparison"] or {}).get("leaves")),
+            asserts=issue_programs.asserts_something(self.issue.program.text),
             recompiles=self._recompiles(str(captured["run_dir"])),
             lacks_gpu=self.issue.names_gpu and not has_gpu(),
             reason=str(verdict["reason"])[:MAX_CHARS],
