@@ -59,9 +59,11 @@ class PendingCall:
         text.write_bytes(_CALL.format(file=str(program)).encode())
         answer = _run_gdb(
             self._pid,
-            f"restore {text} binary {self._address:#x}",
+            # gdb knows no quotes here, so the path may not have a space
+            f"restore {text.name} binary {self._address:#x}",
             'printf "added %d\\n", ((int(*)(void*,void*))Py_AddPendingCall)'
             f"((void*)PyRun_SimpleString, (void*){self._address:#x})",
+            folder=text.parent,
         )
         if not re.search(r"^added 0$", answer, re.MULTILINE):
             _unmap_page(self._pid, self._address)
@@ -95,8 +97,8 @@ def _unmap_page(pid: int, address: int) -> None:
     _run_gdb(pid, f"call ((int(*)(void*,unsigned long))munmap)({address:#x}, {PAGE_BYTES})")
 
 
-def _run_gdb(pid: int, *commands: str) -> str:
-    """Stop the process for a moment, run the commands, and return what gdb prints."""
+def _run_gdb(pid: int, *commands: str, folder: Path | None = None) -> str:
+    """Stop the process for a moment, run the commands in ``folder``, and return what gdb prints."""
     gdb = find_gdb()
     if not gdb:
         raise CannotRunInside("gdb is not installed")
@@ -109,6 +111,7 @@ def _run_gdb(pid: int, *commands: str) -> str:
     try:
         done = subprocess.run(
             words,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
