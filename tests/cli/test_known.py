@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import CallResult, reprokit
@@ -109,13 +111,24 @@ def _capture(script: Path, tmp_path: Path, *words: str | Path) -> CallResult:
 
 
 def test_a_capture_names_a_known_failure(tmp_path: Path, recorded: Recorder) -> None:
-    """Its model and its sizes are others than those of the entry; the issue gets a comment."""
+    """Its model and its sizes are others than those of the entry; the issue gets a comment. All
+    surfaces show the same decision.
+    """
     script = tmp_path / "train.py"
     script.write_text(IN_A_MODEL)
     done = recorded("--", sys.executable, script)
     (known,) = done.json["known"]
     assert (known["issue"], known["how"]) == ("pytorch/pytorch#196570", "same"), done.out
     pack = done.json["pack"]
+    decision = done.json["decision"]
+    assert (decision["action"], decision["issue"]) == ("comment", "pytorch/pytorch#196570")
+    assert decision["url"].endswith("/issues/196570#issue-comment-box") and decision["avoids"]
+    files = reader.read_pack(Path(pack)).files
+    issue, page = files["issue.md"].decode(), files["report.html"].decode()
+    assert "**This failure is known:** `pytorch/pytorch#196570`" in issue
+    assert "Comment on pytorch/pytorch#196570" in page and "Open the issue form" not in page
+    for text in (issue, page):
+        assert html.escape(decision["avoids"]) in html.escape(html.unescape(text))
     shown = reprokit("show", pack)
     assert "known: pytorch/pytorch#196570" in shown.out
     asked = reprokit("known", pack)

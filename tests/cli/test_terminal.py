@@ -9,6 +9,7 @@ import pytest
 from reprokit.cli.shared import print_capture, terminal
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.triage.decision import UNDECIDED, Decision
 from reprokit.host.pipeline.capture_result import CaptureResult
 from reprokit.host.system.progress import OperationStatus
 from reprokit.host.watch.watchdog import RunProgress
@@ -51,7 +52,7 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
         folder,
         pack_path=folder / "it.tar.gz",
         repro_path=repro,
-        url="https://github.com/pytorch/pytorch/issues/new",
+        decision=Decision("new issue", url="https://github.com/pytorch/pytorch/issues/new"),
         total_s=95.6,
     )
     for name, value in more.items():
@@ -72,7 +73,7 @@ def test_a_capture_ends_with_the_repro_and_one_command(
     ("more", "command"),
     [
         ({"kind": "ok"}, ""),
-        ({"url": ""}, "reprokit show {0}/it.tar.gz"),
+        ({"decision": UNDECIDED}, "reprokit show {0}/it.tar.gz"),
         ({"repro_path": None, "unproven": "no time"}, "reprokit minimize {0} --budget 900"),
         ({"pack_path": None}, ""),
     ],

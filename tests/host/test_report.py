@@ -60,7 +60,14 @@ def head_of(text: str = "", file: str = "repro.py") -> ReportHead:
         "command": text,
         "versions": [{"name": "torch", "version": text}],
         "started": "2026-11-24 21:57 UTC",
-        "form": {"name": "pytorch/pytorch", "url": "https://github.com/pytorch/pytorch/issues/new"},
+        "decision": {
+            "action": "new issue",
+            "why": "",
+            "issue": "",
+            "url": "https://github.com/pytorch/pytorch/issues/new",
+            "avoids": "",
+            "form": "pytorch/pytorch",
+        },
     }
 
 
@@ -199,7 +206,7 @@ def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> No
     links = {attrs["href"] for attrs, _ in found.all("a") if not attrs["href"].startswith("#")}
     assert links == {"https://github.com/pytorch/pytorch/issues/new"}
     evil = model(tmp_path)
-    evil["head"]["form"]["url"] = "javascript:alert(1)"
+    evil["head"]["decision"]["url"] = "javascript:alert(1)"
     assert "javascript:" not in html_report.render_html_report(evil)
 
 

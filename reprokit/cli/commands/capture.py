@@ -194,6 +194,7 @@ def capture(
                 live.show_progress,
                 streams if is_command else None,
                 live.show_status,
+                entries,
             )
     except BadInput as problem:
         if as_json:
@@ -201,7 +202,6 @@ def capture(
 
             out.RESULTS.print_json(capture_documents.refuse_capture(problem.code, str(problem)))
         raise
-    captured.catalogue = entries
     if as_json:
         out.RESULTS.print_json(captured.to_json())
     else:

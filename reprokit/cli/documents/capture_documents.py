@@ -32,6 +32,16 @@ class CompileCosts(TypedDict):
     ]
 
 
+class DecisionKeys(TypedDict):
+    """A new issue, a comment on the issue of the known failure, or nothing to file."""
+
+    action: Literal["new issue", "comment", "nothing"]
+    why: Annotated[str, msgspec.Meta(description="why nothing is filed, or what is known")]
+    issue: Annotated[str, msgspec.Meta(description="OWNER/REPOSITORY#NUMBER of the known failure")]
+    url: Annotated[str, msgspec.Meta(description="the page to open")]
+    avoids: Annotated[str, msgspec.Meta(description="what avoids the known failure")]
+
+
 class CaptureDocument(SchemaVersion):
     """What ``reprokit capture --json`` and ``reprokit pack --json`` print."""
 
@@ -49,6 +59,9 @@ class CaptureDocument(SchemaVersion):
     ablation: AblationKeys | None
     traits: Traits
     known: list[KnownKeys]
+    decision: Annotated[
+        DecisionKeys, msgspec.Meta(description="what to do with the failure: one action")
+    ]
     compile: CompileCosts
     versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
     redacted: Annotated[JsonObject, msgspec.Meta(description="counts of placeholders in the pack")]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.cli.shared.out import RESULTS, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
-from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.triage.decision import COMMENT, NOTHING
 from reprokit.host.pack import placeholder_counts
 from reprokit.host.system import host_log
 
@@ -233,10 +233,13 @@ def print_captured(captured: CaptureResult) -> None:
         row("redacted", placeholder_counts.counts_sentence(captured.hidden))
     if captured.unproven:
         row("no repro", f"nothing proves one: {captured.unproven}")
-    if captured.url:
-        row("file it", captured.url)
-    elif verdict.kind != "ok" and (why := responsibility.why_not_filed(verdict)):
-        row("not filed", why)
+    decision = captured.decision
+    if decision.action == COMMENT:
+        row("comment on", f"{decision.issue}, instead of a new issue")
+    elif decision.url:
+        row("file it", decision.url)
+    elif verdict.kind != "ok" and decision.why:
+        row("not filed", decision.why)
         for because in (
             verdict.responsible_because
             if verdict.responsible in ("user", "driver", "machine")
@@ -268,7 +271,7 @@ def next_command(captured: CaptureResult) -> str:
     """Return the one command that helps most after this capture; empty for a healthy run."""
     if captured.verdict.kind == "ok" or captured.pack_path is None:
         return ""
-    if captured.url:
+    if captured.decision.action != NOTHING:
         if captured.unproven and not captured.repro_path:
             return f"reprokit minimize {captured.run_path} --budget 900"
         return f"reprokit issue {captured.pack_path}"

@@ -8,6 +8,9 @@ from typing import Any
 
 from reprokit.cli.shared import out
 
+MAX_KNOWN = 1
+"""Known failures that are printed for each bug; the report has all."""
+
 
 def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
     """Print the report of a nightly run, as ``night_report`` returns it."""
@@ -44,12 +47,15 @@ def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
                 ]
             about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
             line(f"          {'; '.join(a for a in about if a)}")
+            for sentence in bug["known"][:MAX_KNOWN]:
+                line(f"          {out.one_line(sentence)}")
             if bug["pack"]:
                 line(f"          {output_dir / bug['pack']}")
         if len(bugs) > 20:
             line(f"  and {len(bugs) - 20} more")
     for name, title in (
         ("surprises", "Not as expected: healthy"),
+        ("in_eager", "Fails without torch.compile too"),
         ("unknown", "Could not be judged"),
         ("lost", "Lost"),
     ):

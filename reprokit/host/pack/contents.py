@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,8 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, Weights
 from reprokit.core.shared.contract.serialize import to_json
+from reprokit.core.triage.decision import UNDECIDED, Decision, decide
+from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.environment import machine_facts
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs.proven import Candidate, Repro
@@ -24,7 +27,7 @@ from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import report_data, report_head, users_line
 from reprokit.host.report.exports import speedscope, trace_events
 from reprokit.host.report.page import html_report
-from reprokit.host.report.report_model import ReportHead, ReportModel
+from reprokit.host.report.report_model import DecisionKeys, ReportHead, ReportModel
 from reprokit.host.request.command_line import capture_command
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory
@@ -44,6 +47,8 @@ class PackInput:
     environment: machine_facts.MachineFacts
     minimized: MinimizeResult | None = None
     ablation: Ablation | None = None
+    known: Sequence[KnownMatch] = ()
+    """The known failures that the failure matches, the best first."""
 
 
 @dataclass
@@ -56,7 +61,7 @@ class PackPaths:
     candidate: Path | None = None
     program: Repro | Candidate | None = None
     report: Path | None = None
-    url: str = ""
+    decision: Decision = UNDECIDED
     trimmed: list[str] = field(default_factory=list)
     hidden: dict[str, Any] = field(default_factory=dict)
 
@@ -94,11 +99,12 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     traces = [name for name in draft.files if name.startswith("trace/")]
     traces.sort(key=lambda name: -len(draft.files[name]))
     facts = dataclasses.replace(facts, traces=tuple(f"{name}.gz" for name in traces))
+    paths.decision = decide(capture.verdict, capture.known)
     if has_failed and capture.verdict.responsible != "reprokit":
-        paths.url = _add_issue(facts, draft, missing)
+        paths.decision = _add_issue(facts, draft, missing) or paths.decision
     exports = _add_exports(capture, draft, missing, run.path, redactor)
     try:
-        head = _report_head(capture, facts, paths.url, redactor)
+        head = _report_head(capture, facts, paths.decision, redactor)
         report = report_data.make_report_data(
             capture.verdict,
             capture.signature,
@@ -148,7 +154,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         data = writer.build_tarball(
             draft, lambda *details: issue_text.render_pack_readme(facts, *details)
         )
-        if paths.url and traces and not any(name in draft.files for name in facts.traces):
+        if paths.decision.url and traces and not any(name in draft.files for name in facts.traces):
             # the trace did not fit into the tarball, so the issue must not name it
             facts = dataclasses.replace(facts, traces=())
             _add_issue(facts, draft, missing)
@@ -171,7 +177,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
 
 
 def _report_head(
-    capture: PackInput, facts: issue_text.IssueFacts, url: str, redactor: Redactor
+    capture: PackInput, facts: issue_text.IssueFacts, decision: Decision, redactor: Redactor
 ) -> ReportHead:
     """Return the redacted head of the report."""
     program = facts.program
@@ -200,7 +206,10 @@ def _report_head(
         "command": report_head.relative_to_folder(facts.command, folder),
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),
-        "form": {"name": responsibility.repository_for(facts.verdict) if url else "", "url": url},
+        "decision": cast(
+            DecisionKeys,
+            {**to_json(decision), "form": responsibility.repository_for(facts.verdict)},
+        ),
     }
 
 
@@ -244,20 +253,20 @@ def _add_exports(
 
 def _add_issue(
     facts: issue_text.IssueFacts, draft: writer.PackDraft, missing: list[Missing]
-) -> str:
-    """Add the texts of the issue. Return the short URL of its form, or an empty text."""
+) -> Decision | None:
+    """Add the texts of the issue. Return the decision with the page to open; None without texts."""
     try:
         issue = issue_text.make_issue(facts)
     except Exception as problem:  # a pack without an issue is better than no pack
         missing.append(Missing(run_names.ISSUE_FILE, f"it could not be rendered: {problem!r}"))
-        return ""
+        return None
     draft.add_text(run_names.ISSUE_FILE, issue.joined)
     draft.add_text(run_names.TITLE_FILE, issue.title + "\n")
     for name in ("describe", "error_logs", "versions"):
         draft.add_text(f"issue/{name}.md", getattr(issue, name))
-    if issue.url:
-        draft.add_text("issue/url.txt", issue.url + "\n")
-    return issue.url
+    if issue.decision.url:
+        draft.add_text("issue/url.txt", issue.decision.url + "\n")
+    return issue.decision
 
 
 def _facts(
@@ -273,6 +282,7 @@ def _facts(
         verdict=redactor.redact_value(capture.verdict),
         signature=redactor.redact_value(capture.signature),
         seen=redactor.redact_value(capture.seen),
+        known=tuple(capture.known),
         command=redactor.redact_text(capture_command(capture.request, capture.seen.growth)),
         program=program,
         is_simulated=journals.last_event_of_type(Weights).kind == "fake",

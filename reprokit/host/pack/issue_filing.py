@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.shared.contract import run_names
-from reprokit.core.triage import issue_search, known_failures
+from reprokit.core.triage import decision, issue_search
+from reprokit.core.triage.decision import decide
 from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.pack import issue_forms, writer
 from reprokit.host.pack.reopen import OpenedPack
@@ -70,7 +71,7 @@ def prepare_filing(opened: OpenedPack, known: Sequence[KnownMatch] = ()) -> Form
 
     A failure that is known gets a comment for its issue instead of an issue.
     """
-    if known and known[0].how == known_failures.SAME and known[0].entry.url:
+    if decide(opened.verdict, known).action == decision.COMMENT:
         return _prepare_comment(opened, known[0])
     repository = responsibility.repository_for(opened.verdict)
     form = issue_forms.FORMS[repository]

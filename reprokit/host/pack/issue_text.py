@@ -23,6 +23,8 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import issue_title
+from reprokit.core.triage.decision import NEW_ISSUE, Decision, decide
+from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack.issue_forms import FORMS, issue_form_url
 from reprokit.host.report import markdown
@@ -54,6 +56,8 @@ class IssueFacts:
     variables: dict[str, str]
     configs: dict[str, dict[str, str]]
     missing: tuple[Missing, ...]
+    known: tuple[KnownMatch, ...] = ()
+    """The known failures that the failure matches, the best first."""
     ablation: dict[str, Any] = field(default_factory=dict)
     """``ablation.json``; empty if no ablation step ran."""
     depends_on: tuple[str, ...] = ()
@@ -75,7 +79,7 @@ class IssueText:
     error_logs: str
     versions: str
     joined: str
-    url: str
+    decision: Decision
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,11 @@ def make_issue(facts: IssueFacts) -> IssueText:
 
 def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     seen, verdict = facts.seen, facts.verdict
+    decision = decide(verdict, facts.known)
     describe = _fill(
         "issue/describe.md.j2",
         verdict=verdict,
-        why_not_filed=responsibility.why_not_filed(verdict),
+        decision=decision,
         summary=_summary(facts),
         program=Markdown(
             program_section(
@@ -181,8 +186,9 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
     )
-    url = issue_form_url(title, repository)
-    return IssueText(title, describe, error_logs, versions, joined, url)
+    if decision.action == NEW_ISSUE:
+        decision = dataclasses.replace(decision, url=issue_form_url(title, repository))
+    return IssueText(title, describe, error_logs, versions, joined, decision)
 
 
 def _summary(facts: IssueFacts) -> str:

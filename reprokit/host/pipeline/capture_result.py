@@ -9,12 +9,14 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.growth import costs
+from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.events import Torch
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.core.triage import known_failures, traits
+from reprokit.core.triage.decision import UNDECIDED, Decision
 from reprokit.core.triage.known_failures import KnownFailure, KnownMatch
 from reprokit.core.triage.likeness import Traits
 from reprokit.host.catalogue import catalogue_files
@@ -40,7 +42,8 @@ class CaptureResult:
     unproven: str = ""
     """Why there is no proven repro; empty where there is one, and where nothing failed."""
     report_path: Path | None = None
-    url: str = ""
+    decision: Decision = UNDECIDED
+    """What to do with the failure."""
     weights: str = ""
     model: str = ""
     """Class and inputs of an ``hf:`` target: reprokit chose them."""
@@ -60,8 +63,12 @@ class CaptureResult:
     """The entries of known failures; None for those of reprokit."""
 
     def known(self) -> list[KnownMatch]:
-        """Return the known failures that the failure matches, the best first."""
-        if not kind_named(self.verdict.kind).is_failure:
+        """Return the known failures that the failure matches, the best first.
+
+        None is looked up for what is the user's own, or the machine's.
+        """
+        is_upstream = self.verdict.responsible in (*responsibility.UPSTREAM, "unknown", "")
+        if not (kind_named(self.verdict.kind).is_failure and is_upstream):
             return []
         entries = catalogue_files.own_catalogue() if self.catalogue is None else self.catalogue
         return known_failures.find_known_failures(self.signature, self._traits(), entries)
@@ -89,6 +96,7 @@ class CaptureResult:
             "ablation": self.ablation.to_json() if self.ablation else None,
             "traits": to_json(self._traits()),
             "known": [match.to_json() for match in self.known()],
+            "decision": to_json(self.decision),
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
             "redacted": self.hidden,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process, TransformersModel, Weights
 from reprokit.core.shared.contract.serialize import to_json
+from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
 from reprokit.host.minimize.proofs.proven import Candidate
@@ -43,15 +44,22 @@ def capture_target(
     show: supervise.Show | None = None,
     echo: tuple[IO[bytes] | None, IO[bytes] | None] | None = None,
     show_status: Callable[[OperationStatus], None] | None = None,
+    catalogue: Sequence[KnownFailure] | None = None,
 ) -> CaptureResult:
-    """Run the target, and do all steps.
+    """Run the target, and do all steps. ``catalogue`` has the known failures; None: reprokit's.
 
     Raises:
         BadInput: the user must change the target, the options or the machine.
     """
     with interrupts.deferred():
         run_dir = run_directory.create_run_directory(output, request.target.label)
-        state = State(request, run_dir, Callbacks(say, show, echo, show_status), StudyTools())
+        state = State(
+            request,
+            run_dir,
+            Callbacks(say, show, echo, show_status),
+            StudyTools(),
+            catalogue=catalogue,
+        )
         try:
             with host_log.log_to(run_dir.path):
                 return _follow_all_steps(state)
@@ -134,7 +142,7 @@ def capture_result_of(state: State) -> CaptureResult:
     captured = state.captured or CaptureResult(
         state.verdict, state.signature, state.seen, state.run_path
     )
-    captured.missing = [*state.missing]
+    captured.missing, captured.catalogue = [*state.missing], state.catalogue
     captured.minimized, captured.ablation, captured.phases = (
         state.minimized,
         state.ablation,
@@ -203,13 +211,14 @@ def write_pack(state: State) -> State:
         state.environment,
         state.minimized,
         state.ablation,
+        captured.known(),
     )
     pack = contents.make_pack(pack_input, captured.missing, state.run_dir)
     captured.pack_path, captured.issue_path, captured.repro_path = pack.pack, pack.issue, pack.repro
     captured.candidate_path = pack.candidate
     if captured.verdict.kind != "ok" and isinstance(pack.program, Candidate):
         captured.unproven = pack.program.why
-    captured.report_path, captured.url = pack.report, pack.url
+    captured.report_path, captured.decision = pack.report, pack.decision
     captured.trimmed, captured.hidden = pack.trimmed, pack.hidden
     return dataclasses.replace(state, captured=captured).with_all_missing(captured.missing)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -13,6 +13,7 @@ from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import run_ablation
 from reprokit.host.minimize import cases
@@ -62,6 +63,8 @@ class State:
     """Programs that are made from the target may be run."""
     is_given_up: bool = False
     """The user interrupted a step: later steps run no more programs."""
+    catalogue: Sequence[KnownFailure] | None = None
+    """The entries of known failures; None for those of reprokit."""
     outcome: RunOutcome | None = None
     """How the run ended; None before it."""
     journals: Journals = field(default_factory=lambda: Journals({}, 0, {}))

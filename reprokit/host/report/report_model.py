@@ -126,12 +126,16 @@ class ReportedProgram(TypedDict):
     """Why there is no repro; empty for a repro, and if nothing failed."""
 
 
-class IssueFormLink(TypedDict):
-    """The issue form in which the failure can be filed."""
+class DecisionKeys(TypedDict):
+    """What to do with the failure: the fields of ``core.triage.decision.Decision``."""
 
-    name: str
-    """``OWNER/REPOSITORY``; empty if there is nothing to file."""
+    action: str
+    why: str
+    issue: str
     url: str
+    avoids: str
+    form: str
+    """``OWNER/REPOSITORY`` of the issue form; empty if there is nothing to file."""
 
 
 class ReportHead(TypedDict):
@@ -148,7 +152,7 @@ class ReportHead(TypedDict):
     versions: list[Version]
     started: str
     """``YYYY-MM-DD HH:MM UTC``; empty if it is not known."""
-    form: IssueFormLink
+    decision: DecisionKeys
 
 
 class ReportModel(TypedDict):

@@ -20,14 +20,14 @@ def render_html_report(model: ReportModel, exports: tuple[tuple[str, str], ...] 
 
     ``exports`` are the other files of the pack with the same data: the name, and what opens it.
     """
-    url = model["head"]["form"]["url"]
+    url = model["head"]["decision"]["url"]
     sections = _sections(model)
     template = html_templates().get_template("report.html.j2")
     return template.render(
         r=model,
         headline=headline(model),
         is_alarm=palette.is_alarm(model["kind"]),
-        form_url=url if url.startswith(FORM_ADDRESS) else "",
+        decision_url=url if url.startswith(FORM_ADDRESS) else "",
         version=__version__,
         parts=page_parts("report"),
         phase_words=PHASE_WORDS,
