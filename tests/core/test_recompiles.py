@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from reprokit.core.records import recompiles
 from reprokit.core.shared.contract.events import GraphBreakFound, Recompile
 
@@ -73,3 +75,19 @@ def test_a_damaged_event_is_not_an_error() -> None:
         recompiles.recompiled_functions([Recompile(), Recompile(reasons=[])], {}, {})[0].count == 2
     )
     assert recompiles.graph_breaks([GraphBreakFound()])[0].count == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "file", "whole"),
+    [
+        ("mp/w/storm.py:6 in forward", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in forward"),
+        ("mp/w/nets/a.py:6 in f", "/tmp/w/storm.py", "/tmp/w/nets/a.py:6 in f"),
+        ("app/model.py:6 in f", "/srv/app/model.py", "/srv/app/model.py:6 in f"),
+        ("torch/optim/adam.py:6 in f", "/tmp/w/storm.py", "torch/optim/adam.py:6 in f"),
+        ("/tmp/w/storm.py:6 in f", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in f"),
+        ("", "/tmp/w/storm.py", ""),
+    ],
+)
+def test_a_path_that_dynamo_cut_is_whole_again(where: str, file: str, whole: str) -> None:
+    """Dynamo removes what the path has in common with the path of torch."""
+    assert recompiles.whole_path(where, file) == whole

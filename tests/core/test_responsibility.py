@@ -18,6 +18,7 @@ from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, Thread
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState
+from reprokit.core.records.recompiles import RecompiledFunction
 
 V = "/opt/v/lib/python3.11/site-packages/"
 POST_GRAD = Frame(V + "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes", 260)
@@ -106,6 +107,12 @@ ON_FAKE = (
     "Dynamo failed to run FX node with fake tensors: call_function {}(*(FakeTensor(..., size=(16,"
     " 8)),), **{{}}): got ValueError('3-d')"
 )
+
+
+def recompiled(guard: str, where: str) -> dict[str, Any]:
+    row = RecompiledFunction("forward", "train.py", 10, 8, (guard,), "self.step += 1", where)
+    return {"recompiled": (row,)}
+
 
 TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     "own pass raises": ("exception", "fx-passes", "KeyError", raised(*PASS), "user", AT),
@@ -358,6 +365,30 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
     ),
     "a graph break": ("graph-break", "dynamo-trace", "x", {}, "torch", ""),
     "a recompile limit": ("recompile-limit", "guards", "recompile_limit", {}, "torch", ""),
+    "an attribute that counts steps": (
+        "recompile-limit",
+        "guards",
+        "recompile_limit",
+        recompiled("L['self'].step == 3", "train.py:14 in forward"),
+        "user",
+        "train.py:14",
+    ),
+    "a size that changes": (
+        "recompile-limit",
+        "guards",
+        "recompile_limit",
+        recompiled("tensor 'x' size mismatch at index 0. expected 3, actual == 4", "a.py:1 in f"),
+        "torch",
+        "",
+    ),
+    "a value of torch": (
+        "recompile-storm",
+        "guards",
+        "recompiles",
+        recompiled("L['self'].step == 3", "torch/optim/adam.py:14 in step"),
+        "torch",
+        "",
+    ),
     "not judged": ("unknown", None, "deadline", {}, "unknown", ""),
     "nothing failed": ("ok", None, "", {}, "", ""),
 }

@@ -86,6 +86,21 @@ def read_guard(reason: str) -> tuple[str, str, str]:
     return match["guard"].strip()[:300], (match["code"] or "").strip(), match["where"] or ""
 
 
+def whole_path(where: str, file: str) -> str:
+    """Return ``where`` with the whole path of its file.
+
+    Dynamo leaves out the folder that the file shares with torch, and one more character if that is
+    ``/``: ``mp/train.py:3`` is ``/tmp/train.py:3``. ``file`` is a path of the same program.
+    """
+    path, colon, rest = where.partition(":")
+    if not colon or path.startswith(("/", "<")):
+        return where
+    if file.endswith(f"/{path}"):
+        return f"{file}{colon}{rest}"
+    is_cut = path.partition("/")[0] == file[2:].partition("/")[0]
+    return f"{file[:2]}{where}" if is_cut and file.startswith("/") else where
+
+
 def normalise_guard(guard: str) -> str:
     """Return a guard without the parts that depend on the model: names of roots, numbers, quoted
     names.
@@ -126,7 +141,7 @@ def recompiled_functions(
             len(rows),
             tuple(guard for guard, _, _ in guards),
             guards[-1][1],
-            guards[-1][2],
+            whole_path(guards[-1][2], file),
             next((limits[f] for f in frames if f in limits), ""),
             round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
         )

@@ -31,6 +31,8 @@ _OF_COMPILER = re.compile(r"TORCH|TRITON|torch\.|--python")
 """The settings of the compiler and of the interpreter, in contrast to variables of a program."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
+_OF_VALUE = re.compile(r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch).* == ")
+"""A guard on the value of a Python object: ``L['self'].step == 3``."""
 _DRIVER = re.compile(
     r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
     r" error|system not yet"
@@ -76,6 +78,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _unjudged,
         _without_compiler,
         _different_ranks,
+        _own_value,
         _own_code,
         _absent_rank,
         _needs_own_code,
@@ -200,6 +203,21 @@ def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
         ("The ranks of the program compile different graphs.",),
         line.group() if line else "",
     )
+
+
+def _own_value(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for recompiles because a value of the program changes, such as an attribute that
+    counts steps. Dynamo compiles again for each value of a Python number, as its documentation
+    says. Guards on sizes and types of tensors are not meant.
+    """
+    if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
+        return None
+    worst = seen.recompiled[0]
+    line = re.match(r"(?P<file>\S+):\d+", worst.where)
+    if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
+        return None
+    why = f"The program changes a value that the compiled code depends on: {worst.changes}."
+    return Responsible("user", (why,), line.group())
 
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
