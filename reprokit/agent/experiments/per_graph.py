@@ -21,9 +21,9 @@ from ...core.shared.result_comparison import SEED
 from ..record import journal
 from ..results import compare_results
 from ..results.compare_results import DifferenceRow, ResultRows
+from ..results.operator_contracts import first_broken_contract, operator_name
 from ..results.result_recorder import ResultRecorder
 from ..torch_hooks.symbols import compile_id, wrap_symbol
-from .custom_ops import first_broken_contract, operator_name
 
 MAX_SEARCH_COMPILES = 12
 """Limit of compiles in the search for the operator. Each halves the range, so this is enough for

@@ -56,6 +56,10 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
         recorder = _recorder
         without_compile.replace_entries(torch, lambda model, _: recorder.record(model, model))
     torch.compile = _recorder.compile
+    if role == "eager":
+        from . import operator_contracts
+
+        operator_contracts.check_calls()
     if role == "again":
         # this fills uninitialized memory, so that the results of a program that reads it differ
         torch.use_deterministic_algorithms(True, warn_only=True)

@@ -47,7 +47,7 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     more = (
         (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
     )
-    departs = (seen.departure,) if seen.departure else ()
+    departs = tuple(filter(None, (seen.broken_contract, seen.departure)))
     skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
     evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}

@@ -164,6 +164,12 @@ class Observation:
     """The first graph, and the first operator in it, that differs from eager by itself, in words;
     empty if it is not known.
     """
+    broken_operator: str = ""
+    """The custom operator of the program that breaks its contract in eager, ``mylib::op``; empty if
+    none does.
+    """
+    broken_contract: str = ""
+    """How, as a clause."""
     entry: str = ""
     """How the compiler was entered: one of ``entry_programs.ENTRIES``; empty if nothing says it."""
     own_backend: str = ""

@@ -50,6 +50,9 @@ def compare_with_eager(
             return seen
         run_role = _RoleRunner(request, run_path, show)
         eager = run_role("eager")
+        seen = dataclasses.replace(
+            seen, broken_operator=eager.broken_operator, broken_contract=eager.broken_contract
+        )
         if eager.comparison is None:
             if eager.exit_status == 0:
                 why = "left no results"

@@ -36,7 +36,7 @@ def can_locate(state: State) -> bool:
     Those of a cache begin there.
     """
     is_wrong = state.verdict.kind == "wrong-result"
-    return wants_study(state) and is_wrong and not state.seen.stage
+    return wants_study(state) and is_wrong and not (state.seen.stage or _why_not(state))
 
 
 def locate_failure(state: State) -> State:
@@ -68,25 +68,24 @@ def _first_wrong(state: State) -> str:
 
 def cannot_minimize(state: State) -> bool:
     """Return True for a failure that cannot be minimized."""
-    return (
-        wants_study(state)
-        and state.verdict.kind != "ok"
-        and bool(cases.why_not_minimizable(state.verdict))
-    )
+    return wants_study(state) and state.verdict.kind != "ok" and bool(_why_not(state))
 
 
 def note_why_not(state: State) -> State:
-    """Add to ``missing`` why the failure cannot be minimized."""
-    return state.with_missing("minimization", cases.why_not_minimizable(state.verdict))
+    """Add to ``missing`` why the failure is not minimized."""
+    return state.with_missing("minimization", _why_not(state))
+
+
+def _why_not(state: State) -> str:
+    """Return why the failure is not minimized; empty if it is."""
+    if state.seen.broken_operator and state.verdict.responsible == "user":
+        return f"{state.seen.broken_contract}: change that first"
+    return cases.why_not_minimizable(state.verdict)
 
 
 def can_minimize(state: State) -> bool:
     """Return True where the options ask for a smaller program, and the failure can have one."""
-    return (
-        wants_study(state)
-        and state.request.minimizes
-        and not cases.why_not_minimizable(state.verdict)
-    )
+    return wants_study(state) and state.request.minimizes and not _why_not(state)
 
 
 def minimize_failure(state: State) -> State:
@@ -170,7 +169,7 @@ def can_ablate(state: State) -> bool:
     )
     if not wants_study(state) or state.request.ablation_steps == "none" or has_one_backend:
         return False
-    return not cases.why_not_minimizable(state.verdict) or state.request.ablation_steps == "all"
+    return not _why_not(state) or state.request.ablation_steps == "all"
 
 
 def ablate_failure(state: State) -> State:

@@ -28,6 +28,7 @@ from reprokit.core.shared.contract.events import (
     Compared,
     CompileFailed,
     ConfigChanged,
+    ContractBroken,
     CudagraphSkipped,
     End,
     ExceptionRaised,
@@ -200,6 +201,7 @@ def read_observation(
     )
     failing_pid = raiser or (pid if outcome.is_timed_out else None)
     stage, compared = _reader_of_stage(request, outcome, journals, failing_pid)
+    broken = next(iter(journals.events_of_type(ContractBroken)), ContractBroken())
     seen = Observation(
         exit_status=outcome.exit_status,
         is_timed_out=outcome.is_timed_out,
@@ -258,6 +260,8 @@ def read_observation(
         is_attached=bool(request.attached_pid),
         has_fake_tensors=journals.last_event_of_type(Weights).kind == "fake",
         comparison=result_comparison.comparison_of_ranks(compared),
+        broken_operator=broken.operator,
+        broken_contract=broken.problem,
         entry=_entry(journals, graphs),
         own_backend=next(iter(_own(e.backend for e in journals.events_of_type(OwnCode))), ""),
         own_passes=_own(place for e in journals.events_of_type(OwnCode) for place in e.passes),

@@ -171,12 +171,15 @@ def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
 
 def custom_operator(verdict: Verdict, seen: Observation) -> str:
     """Return the custom operator that failed, such as ``mylib::op``; empty if no custom operator
-    did.
+    did. One that breaks its contract in eager is responsible for wrong results and crashes.
     """
+    is_silent = kind_named(verdict.kind).compares_results
+    if seen.broken_operator and (is_silent or verdict.kind == "crash"):
+        return seen.broken_operator
     raised = blamed_exception(seen)
     message = fr.root_cause(raised).message if raised is not None else ""
     match = _IN_OPERATOR.search(message) or _ON_FAKE.search(message)
-    if kind_named(verdict.kind).compares_results:
+    if is_silent:
         match = next(iter(reversed(list(_OPERATOR.finditer(seen.departure)))), None)
     if match is None or is_torch_namespace(match["space"]):
         return ""

@@ -290,7 +290,9 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     operator = ownership.custom_operator(verdict, seen)
     if not operator:
         return None
-    if kind_named(verdict.kind).compares_results:
+    if operator == seen.broken_operator:
+        why = f"{seen.broken_contract[:1].upper()}{seen.broken_contract[1:]}."
+    elif kind_named(verdict.kind).compares_results:
         _, _, problem = seen.departure.partition("; ")
         why = (
             f"{problem[:1].upper()}{problem[1:]}."

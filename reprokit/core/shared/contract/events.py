@@ -270,6 +270,17 @@ class Departs(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContractBroken(Event):
+    """A custom operator of the program did something that its registration does not say."""
+
+    ev = "contract"
+    operator: str = ""
+    """``NAMESPACE::NAME``."""
+    problem: str = field(default="", metadata=PRIVATE)
+    """One clause."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bisected(Event):
     """A step of a subsystem of the compiler was applied."""
 
