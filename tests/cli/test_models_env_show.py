@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.core.shared.zoo import ZOO
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import own_command
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
 

@@ -132,6 +132,7 @@ def check_sample(name: str, done: CallResult) -> reader.PackFiles:
     result = done.json
     assert result["signature"]["title"].startswith(title)
     assert set(result) == {
+        "decision",
         "schema",
         "verdict",
         "signature",

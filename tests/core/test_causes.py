@@ -22,7 +22,7 @@ from reprokit.core.records.process_state import (
     cut_words,
     evidence_from_json,
 )
-from reprokit.core.redaction.redactor import command_text
+from reprokit.core.redaction.command_words import command_text
 from reprokit.core.shared.contract.serialize import to_json
 
 SITE = "/v/lib/python3.11/site-packages/"

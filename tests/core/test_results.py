@@ -14,7 +14,7 @@ from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import result_comparison
-from reprokit.core.shared.contract import events
+from reprokit.core.shared.contract import result_events
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.result_comparison import Comparison, Difference
 
@@ -134,7 +134,7 @@ def test_wrong_numbers_are_one_family_at_any_position() -> None:
 
 def read_comparison(**fields: object) -> Comparison:
     event = journal_reader.event_from_json({"ev": "compared", **fields})
-    assert isinstance(event, events.Compared)
+    assert isinstance(event, result_events.Compared)
     return result_comparison.comparison_of_event(event)
 
 

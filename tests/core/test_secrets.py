@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reprokit.core.redaction.redactor import Redactor, command_text
+from reprokit.core.redaction.command_words import command_text
+from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules import command_secrets, secret_names, service_keys, token_formats
 from reprokit.core.redaction.rules.token_formats import TokenFormat
 from tests.support import planted_secrets

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.host.system.child_output import CommandFailed
+from reprokit.host.system.child_commands import CommandFailed
 from reprokit.host.watch import gpu_vendors
 from tests.support import gpu_results
 from tests.support.environments import clean_environ

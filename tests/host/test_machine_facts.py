@@ -7,7 +7,7 @@ import time
 import pytest
 
 from reprokit.host.environment import machine_facts
-from reprokit.host.system import child_output
+from reprokit.host.system import child_commands
 
 
 def raise_error(problem: BaseException) -> None:
@@ -36,14 +36,14 @@ def test_an_interrupt_ends_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[str] = []
 
     def interrupt() -> None:
-        while not child_output._running:
+        while not child_commands._running:
             time.sleep(0.005)
         raise KeyboardInterrupt
 
     def wait() -> None:
         try:
-            child_output.run_for_output(["sleep", "8"], 8.5)
-        except child_output.CommandFailed as problem:
+            child_commands.run_for_output(["sleep", "8"], 8.5)
+        except child_commands.CommandFailed as problem:
             failures.append(str(problem))
 
     monkeypatch.setattr(machine_facts, "MACHINE_PROBES", {"os": interrupt, "cpu": wait})

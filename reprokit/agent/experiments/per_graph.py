@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...core.shared import cuts
-from ...core.shared.contract import events
+from ...core.shared.contract import events, result_events
 from ...core.shared.result_comparison import SEED
 from ..record import journal
 from ..results import compare_results
@@ -85,7 +85,7 @@ class GraphComparer:
         self._is_over = True
         node = _first_wrong_node(plain, backend, inputs)
         journal.write_event(
-            events.Departs(
+            result_events.Departs(
                 cid=cid,
                 nodes=len(_call_nodes(plain)),
                 difference=dict(rows[0]),

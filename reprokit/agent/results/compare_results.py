@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
 
-from ...core.shared.contract import events
+from ...core.shared.contract import result_events
 from ...core.shared.result_comparison import ROLES
 from ..record import journal, process_start
 
@@ -119,7 +119,7 @@ def journal_differences(folder: str) -> None:
     )
     differences.sort(key=lambda d: _SIDES.index(d["side"]))
     journal.write_event(
-        events.Compared(
+        result_events.Compared(
             differences=[dict(d) for d in differences[:MAX_JOURNALED]],
             count=len(differences),
             leaves=len(eager),

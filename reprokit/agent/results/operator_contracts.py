@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...core.shared.contract import events
+from ...core.shared.contract import result_events
 from ...core.shared.operators import is_torch_namespace
 from ..record import journal
 
@@ -67,7 +67,9 @@ def check_calls() -> None:
                 with contextlib.suppress(Exception), torch.no_grad():  # then it is not known
                     if problem := _broken_contract(self, before, (args, kwargs), out):
                         checked[name] = MAX_CHECKED_CALLS
-                        journal.write_event(events.ContractBroken(operator=name, problem=problem))
+                        journal.write_event(
+                            result_events.ContractBroken(operator=name, problem=problem)
+                        )
                 return out
             finally:
                 is_busy = False

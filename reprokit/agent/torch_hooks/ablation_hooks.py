@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.shared import cuts, operators
-from ...core.shared.contract import events
+from ...core.shared.contract import result_events
 from ..record import journal
 
 
@@ -41,7 +41,7 @@ def skip_compiler_steps(
         info = debug_info() if debug_info is not None and (only or count == most) else ""
         if only:
             return operators.plain_operator(info) != only
-        journal.write_event(events.Bisected(n=count, info=cuts.cut_head(info, 500)))
+        journal.write_event(result_events.Bisected(n=count, info=cuts.cut_head(info, 500)))
         return most is not None and count > most
 
     replacement = staticmethod(disable_subsystem)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reprokit.core.redaction import escapes, python_source, stand_ins
+from reprokit.core.redaction.command_words import is_command, is_secret_flag
 from reprokit.core.redaction.draft import TextDraft
 from reprokit.core.redaction.rules import not_private, secret_names, table
 from reprokit.core.redaction.rules.machine_names import PrivateNames
@@ -178,7 +179,7 @@ class Redactor:
         if isinstance(value, (list, tuple)):
             before = [None, *value]
             hidden = [self._after(b, v, len(value)) for b, v in zip(before, value, strict=False)]
-            return type(value)(self._command(value, hidden) if _is_command(value) else hidden)
+            return type(value)(self._command(value, hidden) if is_command(value) else hidden)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             names = [f.name for f in dataclasses.fields(value)]
             fields = {name: self.redact_value(getattr(value, name)) for name in names}
@@ -367,31 +368,6 @@ class Redactor:
 _NAMED_PART = re.compile(
     r"(?P<name>[A-Za-z][A-Za-z_-]{2,40}?)[-_=](?P<secret>[A-Za-z0-9]{16,})(?![A-Za-z0-9])"
 )
-MAX_COMMAND_WORDS, MAX_COMMAND_CHARS = 300, 20_000
-
-
-def _is_command(value: Sequence[Any]) -> bool:
-    """Return whether a list looks like a command line: a program without white space, and a
-    flag.
-    """
-    return (
-        2 <= len(value) <= MAX_COMMAND_WORDS
-        and all(isinstance(word, str) for word in value)
-        and re.fullmatch(r"[\w./+-]+", value[0]) is not None
-        and any(word.startswith("-") for word in value)
-        and sum(map(len, value)) <= MAX_COMMAND_CHARS
-    )
-
-
-def is_secret_flag(word: str) -> bool:
-    """Return whether a word of a command line is a flag whose next word is a secret."""
-    name = word.lstrip("-")
-    return (
-        word.startswith("-")
-        and len(name) > 2
-        and secret_names.is_secret(name)
-        and not secret_names.asks_for_secret(name)
-    )
 
 
 def hide_secrets(text: str) -> str:
@@ -405,26 +381,3 @@ def hide_secrets(text: str) -> str:
             pieces += (text[done:start], "<hidden>")
             done = end
     return "".join((*pieces, text[done:]))
-
-
-def command_text(argv: Sequence[str]) -> str:
-    """Join the words of a command line, and hide secret words. After joining, the boundaries that
-    identify them are lost.
-    """
-    return " ".join(visible_words(argv))
-
-
-def visible_words(argv: Sequence[str]) -> list[str]:
-    """Return the words of a command line, with ``<hidden>`` in place of the values of secret
-    options.
-    """
-    words: list[str] = []
-    for before, word in zip([None, *argv], argv, strict=False):
-        name, equals, _ = word.partition("=")
-        if before is not None and is_secret_flag(before) and not word.startswith("--"):
-            words.append("<hidden>")
-        elif equals and is_secret_flag(name):
-            words.append(f"{name}=<hidden>")
-        else:
-            words.append(word)
-    return words

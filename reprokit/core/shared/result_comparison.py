@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .contract.events import Compared, Departs
+from .contract.result_events import Compared, Departs
 
 NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
 """Differences of numbers. They form one family: a NaN in one operator is a wrong value or an

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, hide_secrets, visible_words
+from reprokit.core.redaction.command_words import visible_words
+from reprokit.core.redaction.redactor import ALLOWED_VARIABLES, hide_secrets
 from reprokit.core.redaction.rules import secret_names
 from reprokit.host.system import host_log
 

@@ -28,8 +28,7 @@ from reprokit.host.probe.candidate import CandidateResult, ProbeLimits, probe_li
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
 from reprokit.host.system import deletion, files, host_log
-from reprokit.host.system.child_output import CommandFailed, run_for_output
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import CommandFailed, own_command, run_for_output
 
 LIMIT_S = 600.0
 """A capture that takes longer gives no answer."""

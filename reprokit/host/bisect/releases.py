@@ -14,7 +14,7 @@ from reprokit.host.bisect.torch_environments import (
 )
 from reprokit.host.request import interpreter
 from reprokit.host.system import interrupts
-from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.child_commands import CommandFailed, run_for_output
 
 INDEX_TIMEOUT_S = 120.0
 

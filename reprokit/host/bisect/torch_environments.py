@@ -33,7 +33,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import interpreter
 from reprokit.host.system import deletion, files, guardian_client, host_log, interrupts
-from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.child_commands import CommandFailed, run_for_output
 
 IMPORT_TIMEOUT_S = 180.0
 """Limit for the first import of torch, from a cold disk."""

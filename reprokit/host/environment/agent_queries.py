@@ -18,8 +18,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.run import launch
 from reprokit.host.system import compiler_cache, files, host_log
-from reprokit.host.system.child_output import CommandFailed, run_for_output
-from reprokit.host.system.module_commands import agent_command
+from reprokit.host.system.child_commands import CommandFailed, agent_command, run_for_output
 
 QUERY_TIMEOUT_S = 90.0
 """Timeout of a query that starts a child. On a loaded machine the import of torch takes 20 s, and

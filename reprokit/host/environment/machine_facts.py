@@ -25,7 +25,7 @@ from reprokit.host.environment.agent_queries import (
     query_torch_defaults,
 )
 from reprokit.host.system import host_log, interrupts, private_names
-from reprokit.host.system.child_output import CommandFailed, end_children, run_for_output
+from reprokit.host.system.child_commands import CommandFailed, end_children, run_for_output
 from reprokit.host.watch import gpu_vendors
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment.agent_queries import query_agent
 from reprokit.host.request.target import Target
-from reprokit.host.system.child_output import CommandFailed
+from reprokit.host.system.child_commands import CommandFailed
 
 QUERY_TIMEOUT_S = 180.0
 """The first import of transformers takes almost a minute on a loaded machine."""

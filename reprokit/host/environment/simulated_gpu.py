@@ -15,7 +15,7 @@ from reprokit.core.records import bounded_json
 from reprokit.core.shared import simulation
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.environment.agent_queries import query_agent
-from reprokit.host.system.child_output import CommandFailed
+from reprokit.host.system.child_commands import CommandFailed
 
 QUERY_TIMEOUT_S = 120.0
 

@@ -24,7 +24,7 @@ from reprokit.host.environment import agent_queries
 from reprokit.host.experiments import kernel_checks
 from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.run import launch, run_directory
-from reprokit.host.system import child_output, files
+from reprokit.host.system import child_commands, files
 from reprokit.host.system.progress import OperationStatus
 
 VERSION_S = 20.0
@@ -149,7 +149,7 @@ def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> di
         files_by_kernel: dict[str, list[str]] = agent_queries.query_agent(
             python, [verb, str(file.resolve())], MODULE_S, folder, more
         )
-    except child_output.CommandFailed as problem:
+    except child_commands.CommandFailed as problem:
         raise BadInput(f"{file}: its kernels cannot be read: {problem}") from problem
     if name and name not in files_by_kernel and verb == "launches":
         launched = ", ".join(list(files_by_kernel)[:8]) or "none"

@@ -25,7 +25,7 @@ from reprokit.core.records.journal_reader import SomeEvent
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts, result_comparison
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import Bisected, Departs
+from reprokit.core.shared.contract.result_events import Bisected, Departs
 from reprokit.host.probe.candidate import (
     SAME_RANDOM_NUMBERS,
     UNCOMPILED_ROLES,

@@ -29,7 +29,7 @@ from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.system import interrupts
-from reprokit.host.system.child_output import run_for_output
+from reprokit.host.system.child_commands import run_for_output
 
 HERE_PLACE = places.Place(places.HERE)
 

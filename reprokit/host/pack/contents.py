@@ -27,7 +27,7 @@ from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import report_data, report_head, users_line
 from reprokit.host.report.exports import speedscope, trace_events
 from reprokit.host.report.page import html_report
-from reprokit.host.report.report_model import DecisionKeys, ReportHead, ReportModel
+from reprokit.host.report.report_model import ReportedDecision, ReportHead, ReportModel
 from reprokit.host.request.command_line import capture_command
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory
@@ -207,7 +207,7 @@ def _report_head(
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),
         "decision": cast(
-            DecisionKeys,
+            ReportedDecision,
             {**to_json(decision), "form": responsibility.repository_for(facts.verdict)},
         ),
     }

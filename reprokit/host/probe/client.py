@@ -46,7 +46,7 @@ from reprokit.host.system import (
     interrupts,
     process_tree,
 )
-from reprokit.host.system.module_commands import agent_command
+from reprokit.host.system.child_commands import agent_command
 from reprokit.host.watch.hang_evidence import HangStacks
 
 START_TIMEOUT_S = 240.0

@@ -126,7 +126,7 @@ class ReportedProgram(TypedDict):
     """Why there is no repro; empty for a repro, and if nothing failed."""
 
 
-class DecisionKeys(TypedDict):
+class ReportedDecision(TypedDict):
     """What to do with the failure: the fields of ``core.triage.decision.Decision``."""
 
     action: str
@@ -152,7 +152,7 @@ class ReportHead(TypedDict):
     versions: list[Version]
     started: str
     """``YYYY-MM-DD HH:MM UTC``; empty if it is not known."""
-    decision: DecisionKeys
+    decision: ReportedDecision
 
 
 class ReportModel(TypedDict):

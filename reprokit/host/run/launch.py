@@ -17,7 +17,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request.run_request import Request, factory_spec, has_simulated_ranks
 from reprokit.host.system import compiler_cache, deletion, files
-from reprokit.host.system.module_commands import PACKAGE, agent_command
+from reprokit.host.system.child_commands import PACKAGE, agent_command
 
 
 @contextlib.contextmanager
@@ -65,7 +65,11 @@ PARTS: dict[str, tuple[str, ...]] = {
         "agent/torch_hooks/ablation_hooks.py",
     ),
     PLAIN: ("core/shared/without_compile.py",),
-    RESULTS: ("agent/results", "core/shared/result_comparison.py"),
+    RESULTS: (
+        "agent/results",
+        "core/shared/contract/result_events.py",
+        "core/shared/result_comparison.py",
+    ),
     CODEGEN: (
         "agent/record/generated_kernels.py",
         "agent/torch_hooks/codegen_only.py",

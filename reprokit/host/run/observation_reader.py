@@ -25,10 +25,8 @@ from reprokit.core.shared.contract.events import (
     ANY_FOLDER,
     AgentProblem,
     Begin,
-    Compared,
     CompileFailed,
     ConfigChanged,
-    ContractBroken,
     CudagraphSkipped,
     End,
     ExceptionRaised,
@@ -50,6 +48,7 @@ from reprokit.core.shared.contract.events import (
     Weights,
 )
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
+from reprokit.core.shared.contract.result_events import Compared, ContractBroken
 from reprokit.core.shared.source import entry_programs
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import fault_sources, graph_records, unrolled_loops

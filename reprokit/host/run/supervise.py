@@ -19,7 +19,6 @@ from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import end_program, fault_sources, launch, output
-from reprokit.host.run.pauses import Pauses
 from reprokit.host.run.restore_run import read_run_file
 from reprokit.host.run.run_outcome import RunOutcome, outcome_to_json
 from reprokit.host.system import (
@@ -132,7 +131,7 @@ def _execute(
         # without a watchdog, for example because of a limit on threads, the program must not go on
         end_program.kill_and_reap(child)
         raise
-    began, pauses = time.monotonic(), Pauses(child)
+    began, pauses = time.monotonic(), end_program.Pauses(child)
     try:
         while not end:
             try:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import reprokit
-from reprokit.host.system.child_output import CommandFailed, run_for_output
+from reprokit.host.system.child_commands import CommandFailed, run_for_output
 
 BUBBLEWRAP, NAMESPACES, NONE = "bubblewrap", "user namespaces", ""
 SYSTEM = (

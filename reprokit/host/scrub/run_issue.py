@@ -27,8 +27,7 @@ from reprokit.host.pack import reopen
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.system import files, host_log
-from reprokit.host.system.child_output import CommandFailed, run_for_output
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import CommandFailed, own_command, run_for_output
 
 PROGRAM_FILE, CELL_FILE = "program.py", "cell.py"
 CELL = f"""\

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.host.system import deletion, files, host_log
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import own_command
 
 MAX_RESULT_BYTES = 16 << 20
 MAX_SECONDS = 120.0

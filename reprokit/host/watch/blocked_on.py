@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import psutil
 
 from reprokit.core.records.process_state import HeldLock, cut_words
-from reprokit.core.redaction.redactor import command_text
+from reprokit.core.redaction.command_words import command_text
 from reprokit.host.system import host_log, process_tree
 
 # The system calls that can block, from unistd.h of the kernel for each architecture.

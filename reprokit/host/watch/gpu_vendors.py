@@ -17,8 +17,7 @@ from typing import Any
 
 from reprokit.core.records.process_state import GpuUse
 from reprokit.host.system import host_log
-from reprokit.host.system.child_output import CommandFailed, run_for_output
-from reprokit.host.system.module_commands import PACKAGE, own_command
+from reprokit.host.system.child_commands import PACKAGE, CommandFailed, own_command, run_for_output
 
 STALE_S = 5.0
 """A reading that is older is not shown: a driver that does not respond sends no new one."""

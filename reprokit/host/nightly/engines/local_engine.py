@@ -20,8 +20,7 @@ from reprokit.host.nightly.jobs.job import kill_child
 from reprokit.host.nightly.schedule import night
 from reprokit.host.nightly.schedule.night import Night, NightJob
 from reprokit.host.system import compiler_cache, deletion, files, host_log, interrupts, process_tree
-from reprokit.host.system.child_output import CommandFailed
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import CommandFailed, own_command
 from reprokit.host.watch import gpu_vendors
 
 POLL_S, SHOW_S = 0.1, 1.0

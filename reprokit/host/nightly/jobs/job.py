@@ -37,7 +37,7 @@ from reprokit.host.nightly.jobs.job_result import (
 )
 from reprokit.host.nightly.jobs.job_schema import JobAttempt, JobRepro, JobSpec
 from reprokit.host.system import compiler_cache, deletion, files, host_log
-from reprokit.host.system.module_commands import own_command
+from reprokit.host.system.child_commands import own_command
 
 UNLOCATED = "wrong-result"
 """The kind whose signature a plain capture does not know yet."""

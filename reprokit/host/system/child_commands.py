@@ -1,10 +1,11 @@
-"""Run a short command with a deadline and return its output."""
+"""Commands of child processes: modules of Python, and short commands whose output is returned."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Collection
 from pathlib import Path
@@ -13,6 +14,25 @@ from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.host.system import guardian_client, host_log
+
+PACKAGE = Path(__file__).resolve().parents[2]
+"""The folder of reprokit."""
+START_MODULE = "agent/start_module.py"
+
+
+def agent_command(python: str, agent: Path, module: str, *words: str) -> list[str]:
+    """Return a command that runs a module in the target's interpreter ``python``, as ``-m`` does.
+
+    The working directory is not on the path.
+
+    ``agent`` is the folder with the copy of the agent.
+    """
+    return [python, str(agent / "_reprokit" / START_MODULE), module, *words]
+
+
+def own_command(module: str, *words: str) -> list[str]:
+    """Return a command that runs a module in this interpreter."""
+    return [sys.executable, str(PACKAGE / START_MODULE), module, *words]
 
 
 class CommandFailed(Exception):
