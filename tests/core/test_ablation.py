@@ -1,5 +1,6 @@
 """The ablation steps together give a label, a sentence and the settings that make the run pass."""
 
+import dataclasses
 import json
 
 import pytest
@@ -147,3 +148,42 @@ def test_a_label_is_for_what_is_torchs() -> None:
     """The verdict's responsible party takes precedence over the ablation steps."""
     found = Ablation(backend_ablation(4).steps, responsible="user")
     assert found.label == "" and "so its label is" not in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("failing_from", "name"),
+    [
+        (0, None),
+        (1, None),
+        (2, 'backend="eager"'),
+        (4, 'backend="aot_eager_decomp_partition"'),
+        (5, None),
+    ],
+)
+def test_the_last_backend_that_passes(failing_from: int, name: str | None) -> None:
+    """A smaller program must pass with it too. Without torch.compile each candidate passes."""
+    found = backend_ablation(failing_from).last_passing
+    assert (found.name if found else None) == name
+
+
+def test_two_profiles_differ_where_one_fails_and_the_other_passes() -> None:
+    """A step without an answer, or of one of them only, is no difference."""
+    original = backend_ablation(4)
+    assert original.difference(original) == ""
+    assert backend_ablation(3).difference(original) == (
+        'with backend="aot_eager_decomp_partition" it fails, and the original passes'
+    )
+    assert backend_ablation(5).difference(original) == (
+        'with backend="inductor" it passes, and the original fails'
+    )
+    assert Ablation(original.steps[:2]).difference(original) == ""
+    lost = AblationStep('backend="inductor"', "backends", "unresolved", "", "")
+    assert Ablation((*original.steps[:4], lost)).difference(original) == ""
+
+
+def test_the_ablation_of_a_part_says_so() -> None:
+    """It is no statement about the user's program."""
+    part = dataclasses.replace(backend_ablation(4), subject="part")
+    assert part.sentence.startswith('A part of it fails with backend="inductor"')
+    assert ablation.read_ablation(part.to_json()).subject == "part"
+    assert backend_ablation(4).sentence.startswith('It fails with backend="inductor"')

@@ -55,6 +55,13 @@ def test_stand_ins_have_the_form_of_the_secrets() -> None:
         assert secret not in second
 
 
+def test_only_the_prefix_of_a_token_stays() -> None:
+    """The first part of a password is a secret too."""
+    assert stand_ins.make_stand_in("token", "hf_abcdefghij", 1).startswith("hf_")
+    assert "correct" not in stand_ins.make_stand_in("token", "correct-horse-battery", 1)
+    assert "hunter" not in stand_ins.make_stand_in("token", "hunter2_abcdefgh", 1)
+
+
 def test_a_program_with_stand_ins_is_not_changed_again() -> None:
     """The text in the pack is the text that was run, also if a different process redacts it."""
     second = Redactor().redacted_programs(PROGRAM)[1]

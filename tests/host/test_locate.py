@@ -137,3 +137,42 @@ def test_several_wrong_subsystems_are_searched_one_by_one(
     later = [(name, names[n:]) for n, name in enumerate(names[:-1], 1)]
     assert FakeRunner.searches == [*((name, ()) for name in reversed(names)), *later]
     assert (confirmed.seen.departs, confirmed.seen.first_rung) == ("", "inductor")
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        ('backend="inductor"', ""),
+        (
+            'backend="aot_eager"',
+            'with backend="aot_eager" it fails, and the original passes',
+        ),
+    ],
+)
+def test_an_exception_is_the_same_if_the_same_backends_fail(
+    first: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Message and frames may agree although the failing layer does not."""
+    runner = type("Runner", (FakeRunner,), {"first": first})
+    monkeypatch.setattr(locate, "AblationRunner", runner)
+    original = type("Original", (FakeRunner,), {"first": 'backend="inductor"'})
+    profile = original().run_variants(locate.BACKENDS)
+    server = ProbeServer(tmp_path / "server", sys.executable, "build")
+    wanted = signature_of(
+        "exception", "kernel-run", "RuntimeError: modified by an inplace operation"
+    )
+    check = locate.LocationCheck(
+        server, PROGRAM, wanted, ProbeLimits(60.0), sys.executable, profile
+    )
+    answer = check(judged(SAME)).answer
+    assert (answer, check.why) == (OTHER if why else SAME, why)
+    assert check.is_elsewhere == bool(why)
+    assert check(judged(PASSES)).answer == PASSES
+
+
+def test_without_a_profile_nothing_is_compared(tmp_path: Path) -> None:
+    """The original could not be compiled in other ways."""
+    server = ProbeServer(tmp_path / "server", sys.executable, "build")
+    wanted = signature_of("exception", "lowering", "KeyError")
+    check = locate.LocationCheck(server, PROGRAM, wanted, ProbeLimits(60.0), sys.executable)
+    assert check(judged(SAME)).answer == SAME and not check.is_elsewhere

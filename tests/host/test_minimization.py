@@ -88,7 +88,8 @@ def test_a_smaller_program_that_is_wrong_elsewhere_is_named(
 
     result, proofs = minimize(tmp_path, monkeypatch, "wrong-result", wanted, answer)
     note = (
-        "the smallest program is wrong elsewhere in the compiler: wrong-result: inductor | numbers"
+        "the smallest program has a different failure: it is wrong elsewhere in the compiler:"
+        " wrong-result: inductor | numbers"
     )
     assert result.notes == ([note] if "inductor" in first else [])
     assert proofs == 1 and result.is_complete and "relu" in result.text

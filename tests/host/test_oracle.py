@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from reprokit.core.experiments.ablation import VARIANTS
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import oracle as oracle_module
@@ -116,3 +117,26 @@ def test_a_fresh_process_runs_the_finished_program(
             oracle.run_once(PROGRAM, is_eager=True)
     assert ran == [(f"{PROGRAM}# the writer\n", False), (f"{PROGRAM}# the writer\n", True)]
     assert not server.calls and not (tmp_path / "cold").exists()
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "answer"),
+    [(same_failure.SAME, same_failure.OTHER), (same_failure.PASSES, same_failure.SAME)],
+)
+def test_a_program_that_fails_where_the_original_passes_has_a_different_failure(
+    elsewhere: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each program that fails is run once more with the last backend that passes."""
+    oracle = ScriptedOracle(tmp_path, lambda text: same_failure.SAME)
+    used = []
+
+    def warm(text: str, is_eager: bool, **more: Any) -> CandidateResult:
+        used.append(more["overrides"])
+        return judged(elsewhere)
+
+    monkeypatch.setattr(oracle, "_warm", warm)
+    with contextlib.closing(oracle):
+        assert oracle.answer_for(PROGRAM) == same_failure.SAME and not used
+        oracle.must_pass = next(v for v in VARIANTS if v.name == 'backend="aot_eager"')
+        assert oracle.answer_for(PROGRAM) == answer
+    assert used == [{"compile": {"backend": "aot_eager"}}]

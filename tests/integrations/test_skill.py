@@ -11,7 +11,7 @@ import click
 import yaml
 
 from reprokit.cli.main import cli
-from reprokit.core.judge.responsible.responsibility import PARTIES
+from reprokit.core.judge.responsible.parties import PARTIES
 from reprokit.core.records.verdict_kinds import KINDS
 from tests.support.environments import ROOT
 

@@ -126,9 +126,11 @@ def run_on_dummy(work, cores, show, say):
 ISSUE_FORM = Extension(
     "an issue form",
     {
-        "core/judge/responsible/responsibility.py": (
+        "core/judge/responsible/parties.py": (
             (r"\nPARTIES = \(", '"dummylib", '),
             (r"\nUPSTREAM = \{", '"dummylib": "dummy/dummylib", '),
+        ),
+        "core/judge/responsible/responsibility.py": (
             (
                 r"    questions = \(\n",
                 """        lambda verdict, seen: (

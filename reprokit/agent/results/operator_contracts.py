@@ -19,8 +19,8 @@ from ...core.shared.contract import result_events
 from ...core.shared.operators import is_torch_namespace
 from ..record import journal
 
-MAX_CHECKED_CALLS = 2
-"""Calls of each operator that are checked in a run."""
+MAX_CHECKED_CALLS, MAX_CHECKED_BYTES = 2, 1 << 30
+"""Calls of each operator that are checked in a run, and the size of the arguments of one."""
 
 
 def first_broken_contract(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> str:
@@ -38,7 +38,8 @@ def first_broken_contract(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> st
                 return super().call_function(target, args, kwargs)
             before = torch.utils._pytree.tree_map(_copy_tensor, (args, kwargs))
             out = super().call_function(target, args, kwargs)
-            problems.extend(filter(None, (_broken_contract(target, before, (args, kwargs), out),)))
+            if problem := _broken_contract(target, before, (args, kwargs), out):
+                problems.append(problem)
             return out
 
     with torch.no_grad():
@@ -60,10 +61,15 @@ def check_calls() -> None:
             if not is_own or is_busy or checked[name] >= MAX_CHECKED_CALLS:
                 return real(self, *args, **kwargs)
             checked[name] += 1
-            is_busy = True
+            is_busy, before = True, None
             try:
-                before = torch.utils._pytree.tree_map(_copy_tensor, (args, kwargs))
+                # an argument may be too large, or of a kind that cannot be copied
+                with contextlib.suppress(Exception):
+                    if _size_bytes((args, kwargs)) <= MAX_CHECKED_BYTES:
+                        before = torch.utils._pytree.tree_map(_copy_tensor, (args, kwargs))
                 out = real(self, *args, **kwargs)
+                if before is None:
+                    return out
                 with contextlib.suppress(Exception), torch.no_grad():  # then it is not known
                     if problem := _broken_contract(self, before, (args, kwargs), out):
                         checked[name] = MAX_CHECKED_CALLS
@@ -101,6 +107,11 @@ def operator_name(target: Any) -> str:
         getattr(target, "_schema", None), "name", ""
     )
     return str(name or getattr(target, "__name__", target))
+
+
+def _size_bytes(arguments: Any) -> int:
+    leaves = torch.utils._pytree.tree_leaves(arguments)
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _copy_tensor(value: object) -> object:

@@ -85,6 +85,10 @@ class AblationKeys(TypedDict):
     label: str
     blamed: str
     own: str
+    subject: Annotated[
+        Literal["program", "part"],
+        msgspec.Meta(description="the user's whole program, or a recorded or reduced part of it"),
+    ]
     responsible: str
     cures: list[str]
     steps: list[StepRow]

@@ -140,6 +140,8 @@ class Ablation:
     """The results of an ablation."""
 
     steps: tuple[AblationStep, ...] = ()
+    subject: str = "program"
+    """What was compiled: the user's whole ``program``, or a recorded or reduced ``part`` of it."""
     blamed: str = ""
     """A clause about the single pass, lowering or operator that causes the failure; empty if none
     is known.
@@ -157,6 +159,30 @@ class Ablation:
         tried = [v for v in VARIANTS if v.group == "backends"] + list(ENTRIES)
         same = same_failure.SAME
         return next((v for v in tried if self.answer_of(v.name) == same), None)
+
+    @property
+    def last_passing(self) -> CompileVariant | None:
+        """The backend before the first failing one, if the program passes with it. The run without
+        torch.compile is none.
+        """
+        backends = [variant for variant in VARIANTS if variant.group == "backends"]
+        first = self.first_failing
+        if first not in backends[2:]:
+            return None
+        before = backends[backends.index(first) - 1]
+        return before if self.answer_of(before.name) == same_failure.PASSES else None
+
+    def difference(self, other: Ablation) -> str:
+        """Return how the backends that fail differ from those of ``other``, as a clause; empty if
+        they do not. Steps without an answer, and those of one of them only, say nothing.
+        """
+        known = (same_failure.SAME, same_failure.PASSES)
+        for step in self.steps:
+            theirs = other.answer_of(step.name)
+            if step.group == "backends" and {step.answer, theirs} == set(known):
+                words = ("passes", "fails") if theirs == same_failure.SAME else ("fails", "passes")
+                return f"with {step.name} it {words[0]}, and the original {words[1]}"
+        return ""
 
     @property
     def needs(self) -> str:
@@ -213,6 +239,7 @@ class Ablation:
             "label": self.label,
             "blamed": self.blamed,
             "own": self.own,
+            "subject": self.subject,
             "responsible": self.responsible,
             "cures": list(self.cures),
             "steps": [to_json(s) for s in self.steps],
@@ -224,14 +251,15 @@ class Ablation:
         first = OWN_BACKEND if self.own == "backend" else self.first_failing
         if first is None:
             return "No ablation step shows the same failure." if self.steps else ""
+        it = "It" if self.subject == "program" else "A part of it"
         if first is EAGER:
-            return "It fails without torch.compile too."
+            return f"{it} fails without torch.compile too."
         before = [
             s.name for s in self.steps if s.group == "backends" and s.answer == same_failure.PASSES
         ]
         if first in ENTRIES and self.answer_of(INDUCTOR.name) == same_failure.PASSES:
             before = ["torch.compile"]
-        text = f"It fails with {first.name}"
+        text = f"{it} fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
         text += f", so its label is `{self.label}`" if self.label else ""
@@ -241,6 +269,9 @@ class Ablation:
         if self.cures:
             text += f"; it passes with {_and(list(self.cures))}"
         return text + "."
+
+
+NOTHING_TRIED = Ablation()
 
 
 def read_ablation(document: Mapping[str, object]) -> Ablation:

@@ -39,7 +39,7 @@ class Verdict:
     needed.
     """
     responsible: str = ""
-    """Who is responsible: one of ``responsibility.PARTIES``; empty if nothing failed."""
+    """Who is responsible: one of ``parties.PARTIES``; empty if nothing failed."""
     responsible_because: tuple[str, ...] = ()
     """The evidence for ``responsible``, one sentence each."""
     responsible_place: str = ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.redaction.rules.token_formats import FORMATS
+
 _STAND_IN = re.compile(
     r"192\.0\.2\.\d{1,3}"  # RFC 5737
     r"|2001:db8::[0-9a-f]{1,4}"  # RFC 3849
@@ -18,8 +20,10 @@ _STAND_IN = re.compile(
     r"|[^A-Za-z0-9]*(?=[^A-Za-z]{4})(?:8[^A-Za-z0-9]*)*(?:9[^A-Za-z0-9]*)+",
     re.IGNORECASE,
 )
-_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,8}[-_](?=[A-Za-z0-9])")
-"""The prefix of a token, such as ``hf_`` or ``sk-``; it is no secret."""
+_PREFIXES = tuple(
+    hint for row in FORMATS for hint in row.hints if len(hint) > 2 and hint.endswith(("_", "-"))
+)
+"""The prefixes of tokens, such as ``hf_`` and ``sk-``; they are no secrets."""
 
 
 def is_stand_in(text: str) -> bool:
@@ -46,8 +50,8 @@ def make_stand_in(kind: str, secret: str, number: int) -> str:
 
 def _of_same_form(secret: str, number: int) -> str:
     """Return ``secret`` with other letters and digits; the first of them tell its number."""
-    prefix = _PREFIX.match(secret)
-    begin = prefix.end() if prefix and len(secret) - prefix.end() >= 8 else 0
+    prefix = next((prefix for prefix in _PREFIXES if secret.startswith(prefix)), "")
+    begin = len(prefix) if len(secret) - len(prefix) >= 8 else 0
     characters = list(secret[:begin])
     if not any(map(str.isalpha, secret)):  # few digits would often be those of a real secret
         eights = number % max(1, sum(map(str.isdigit, secret)))

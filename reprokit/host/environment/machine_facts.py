@@ -58,7 +58,7 @@ def collect_facts(
         queries["inventory"] = lambda: json.loads(
             cached_answer("inventory", python, lambda: _inventory(python, folder), max_age_s)
         )
-        queries["torch defaults"] = lambda: query_torch_defaults(python)
+        queries["torch defaults"] = lambda: _torch_defaults(python)
     facts: dict[str, Any] = {}
     missing: list[Missing] = []
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -80,6 +80,12 @@ def collect_facts(
         Missing(f"environment: {n}", w) for n, w in sorted(inventory.get("problems", {}).items())
     ]
     return MachineFacts(facts, facts.pop("collect_env", ""), tuple(missing), torch_defaults)
+
+
+def _torch_defaults(python: str) -> dict[str, dict[str, str]]:
+    with host_log.suppress(CommandFailed):  # the inventory says what is wrong with the torch
+        return query_torch_defaults(python)
+    return {}
 
 
 def _system() -> dict[str, str | None]:

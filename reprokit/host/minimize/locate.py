@@ -12,6 +12,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import (
     EAGER,
+    NOTHING_TRIED,
     VARIANTS,
     Ablation,
     faster_overrides,
@@ -34,6 +35,7 @@ from reprokit.host.system import host_log
 from reprokit.host.system.progress import OperationStatus
 
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
+KNOWN_ANSWERS = (same_failure.SAME, same_failure.PASSES)
 OWN = {"backend": "backend", "passes": "fx-passes"}
 """The user's own code that the failure needs -> its phase."""
 
@@ -122,15 +124,25 @@ def isolate_signature(oracle: Oracle, seen: Observation, starts: Sequence[Starti
 
 
 class LocationCheck:
-    """Checks whether the wrong results of a program begin where the signature says.
+    """Checks whether the failure of a program is in the part of the compiler where that of the
+    original is: the same backends fail, and wrong results begin where the signature says.
 
     The location is found once for each program.
     """
 
     def __init__(
-        self, server: ProbeServer, text: str, wanted: Signature, limits: ProbeLimits, python: str
+        self,
+        server: ProbeServer,
+        text: str,
+        wanted: Signature,
+        limits: ProbeLimits,
+        python: str,
+        profile: Ablation = NOTHING_TRIED,
     ) -> None:
         self._server, self._text, self._wanted, self._python = server, text, wanted, python
+        self._profile = profile
+        self.why = ""
+        """How the failure differs, as a clause."""
         self._limits = dataclasses.replace(limits, alone={})
         self._located: Observation | None = None
         self._answer = ""
@@ -142,8 +154,10 @@ class LocationCheck:
 
     def __call__(self, judged: CandidateResult) -> CandidateResult:
         """Return ``judged`` with the place where it begins, and with the answer that follows."""
-        if judged.answer != same_failure.SAME or not same_failure.is_located(self._wanted):
+        if judged.answer != same_failure.SAME:
             return judged
+        if not same_failure.is_located(self._wanted):
+            return self._with_profile(judged)
         if self._located is None:
             with contextlib.closing(
                 AblationRunner(
@@ -170,9 +184,22 @@ class LocationCheck:
             if same_failure.begins_alike(self._wanted, signature)
             else same_failure.OTHER
         )
+        self.why = f"it is wrong elsewhere in the compiler: {signature.title}"
         return dataclasses.replace(
             judged, answer=self._answer, verdict=verdict, signature=signature, seen=seen
         )
+
+    def _with_profile(self, judged: CandidateResult) -> CandidateResult:
+        """Return ``judged``, with the answer that follows from the backends that fail."""
+        tried = [v for v in BACKENDS if self._profile.answer_of(v.name) in KNOWN_ANSWERS]
+        if not self._answer and tried and self._profile.first_failing in BACKENDS[1:]:
+            runner = AblationRunner(
+                self._server, self._text, self._wanted, self._limits.relaxed(), self._python
+            )
+            with contextlib.closing(runner):
+                self.why = runner.run_variants(tried).difference(self._profile)
+            self._answer = same_failure.OTHER if self.why else same_failure.SAME
+        return dataclasses.replace(judged, answer=self._answer or judged.answer)
 
 
 def _first_backend(runner: AblationRunner, seen: Observation) -> Ablation:

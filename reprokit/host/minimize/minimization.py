@@ -67,6 +67,7 @@ def minimize_case(
         limits = cases.probe_limits_of(case)
         oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
+        oracle.must_pass = case.profile.last_passing
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
@@ -138,7 +139,9 @@ def _until_proved(
         )
         proof_folder, wanted = folder / "proof", case.signature
         for job.finished in redactor.redacted_programs(program):
-            confirm = locate.LocationCheck(server, job.finished, wanted, oracle.limits, case.python)
+            confirm = locate.LocationCheck(
+                server, job.finished, wanted, oracle.limits, case.python, case.profile
+            )
             result.proof = proof.prove_program(
                 job.finished,
                 case.python,
@@ -155,9 +158,7 @@ def _until_proved(
         assert result.proof is not None
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         if confirm.is_elsewhere:
-            result.notes.append(
-                f"the smallest program is wrong elsewhere in the compiler: {result.proof.title}"
-            )
+            result.notes.append(f"the smallest program has a different failure: {confirm.why}")
             break
         is_same = result.proof.answer == same_failure.SAME
         is_always = result.proof.hits == result.proof.runs and result.proof.tries == 1

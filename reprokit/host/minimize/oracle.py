@@ -14,11 +14,12 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
+from reprokit.core.experiments.ablation import CompileVariant
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
@@ -107,6 +108,8 @@ class Oracle:
         self._carried: dict[str, str] = {}
         self._canonical: dict[str, str | None] = {}
         """Each text that was examined, without its layout; None if it cannot show the failure."""
+        self.must_pass: CompileVariant | None = None
+        """How a program passes that has the failure, as the original does; None if not known."""
         self._open()
 
     def close(self) -> None:
@@ -235,6 +238,7 @@ class Oracle:
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
+        plain += self.must_pass.name if self.must_pass else ""
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
@@ -245,6 +249,13 @@ class Oracle:
         return (
             f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
         )
+
+    def _fails_elsewhere(self, text: str, cancelled: threading.Event | None) -> bool:
+        """Return whether a program fails in a way in which the original passes."""
+        if self.must_pass is None or self.is_cold or self.limits.compares:
+            return False  # a location is checked for wrong results
+        judged = self._warm(text, False, cancelled=cancelled, overrides=self.must_pass.overrides)
+        return judged.answer == core.SAME
 
     def run_once(
         self, text: str, is_eager: bool = False, cancelled: threading.Event | None = None
@@ -300,6 +311,8 @@ class Oracle:
                 raise BudgetExhausted
         if judged.answer == core.SAME and is_eager_slow and has_eager and fails_in_eager():
             return eager_result()
+        if judged.answer == core.SAME and self._fails_elsewhere(text, cancelled):
+            judged = dataclasses.replace(judged, answer=core.OTHER)
         is_slow = eager is not None and eager.cpu_s > SLOW_EAGER_S
         return ProbeResult(judged.answer, judged, judged.has_failed_eager, is_slow)
 
@@ -311,18 +324,25 @@ class Oracle:
         results: Path | None = None,
         cancelled: threading.Event | None = None,
         is_repeated: bool = False,
+        overrides: Mapping[str, Any] | None = None,
     ) -> CandidateResult:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
             outcome, folder = self._server.run_program(
-                text, limits, is_eager, role, role_overrides(role, limits), results, cancelled
+                text,
+                limits,
+                is_eager,
+                role,
+                overrides or role_overrides(role, limits),
+                results,
+                cancelled,
             )
         except ServerLost as problem:
             if cancelled is not None:
                 raise  # the search runs the program again
             if not is_repeated and self._server.at_once > 1:  # of a different program, perhaps
-                return self._warm(text, is_eager, role, results, is_repeated=True)
+                return self._warm(text, is_eager, role, results, None, True, overrides)
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
                 raise BadInput(f"{problem}; it was started {self._restarts} times") from problem

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from reprokit.core.judge.responsible.responsibility import UPSTREAM
+from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.host.report import markdown
 
 MAX_URL_CHARS = 8_000

@@ -14,7 +14,7 @@ from typing import Any
 from reprokit import __version__
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.responsible import responsibility
-from reprokit.core.judge.responsible.responsibility import UPSTREAM
+from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.core.judge.stacks import python_traceback
 from reprokit.core.judge.stacks.evidence import blamed_exception, main_stacks
 from reprokit.core.judge.stacks.frames import root_cause

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.growth import costs
-from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -65,12 +65,13 @@ class CaptureResult:
     def known(self) -> list[KnownMatch]:
         """Return the known failures that the failure matches, the best first.
 
-        None is looked up for what is the user's own, or the machine's.
+        What is the user's own, or the machine's, is looked up in the catalogues of the user only.
         """
-        is_upstream = self.verdict.responsible in (*responsibility.UPSTREAM, "unknown", "")
-        if not (kind_named(self.verdict.kind).is_failure and is_upstream):
+        if not kind_named(self.verdict.kind).is_failure:
             return []
         entries = catalogue_files.own_catalogue() if self.catalogue is None else self.catalogue
+        if self.verdict.responsible not in (*UPSTREAM, "unknown", ""):
+            entries = [entry for entry in entries if entry.origin]
         return known_failures.find_known_failures(self.signature, self._traits(), entries)
 
     def to_json(self) -> dict[str, Any]:

@@ -301,6 +301,14 @@ LOCATE = Step(
     may=_may_study,
     why_not=NOT_STUDIED,
 )
+ABLATE_PROGRAM = Step(
+    "ablation of the program",
+    study_steps.ablate_program,
+    study_steps.can_ablate_program,
+    load=study_steps.load_program_ablation,
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 REFUSE = Step("minimization", study_steps.note_why_not, study_steps.cannot_minimize)
 MINIMIZE = Step(
     "minimization",
@@ -358,6 +366,17 @@ JUDGE = (
     LOCATE,
 )
 """The steps before the verdict and the signature are final."""
-LEAVE = (REFUSE, MINIMIZE, TRY_RECORDED, ABLATE, COUNT, COLLECT, RAISE_RATE, FIND_CONDITIONS, PACK)
+LEAVE = (
+    REFUSE,
+    ABLATE_PROGRAM,
+    MINIMIZE,
+    TRY_RECORDED,
+    ABLATE,
+    COUNT,
+    COLLECT,
+    RAISE_RATE,
+    FIND_CONDITIONS,
+    PACK,
+)
 STEPS = (RUN, *JUDGE, *LEAVE)
 """All steps of a capture, in order."""

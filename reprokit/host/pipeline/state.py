@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.experiments.ablation import NOTHING_TRIED, Ablation
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
@@ -144,8 +144,14 @@ class StudyTools:
                 state.run_path,
             )
             self._case = dataclasses.replace(case, python=self._python or case.python)
+        ablation = state.ablation
+        is_original = ablation is not None and ablation.subject == "program"
         return dataclasses.replace(
-            self._case, verdict=state.verdict, signature=state.signature, seen=state.seen
+            self._case,
+            verdict=state.verdict,
+            signature=state.signature,
+            seen=state.seen,
+            profile=ablation if ablation is not None and is_original else NOTHING_TRIED,
         )
 
     def server_for(self, case: cases.MinimizeCase) -> ProbeServer:

@@ -22,6 +22,8 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.system import files, interrupts, private_names
 
 NO_WRONG_PART = "no recorded graph, and no self-contained source, gives the wrong results by itself"
+MAX_PROGRAM_CPU_S = 300.0
+"""CPU seconds of a program that is compiled in other ways as a whole."""
 NO_PARTS = "of a command, only a small program would be run again, and there is none"
 
 
@@ -51,6 +53,8 @@ def locate_failure(state: State) -> State:
             return state.with_missing("location", NO_WRONG_PART)
         with contextlib.closing(state.study.create_ablation_runner(state, program)) as runner:
             seen, ablation = locate.locate_first_failing_part(runner, state.seen, _trying(state))
+    if state.is_command:
+        ablation = dataclasses.replace(ablation, subject="part")
     return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
 
 
@@ -64,6 +68,44 @@ def _first_wrong(state: State) -> str:
         case.python,
         _trying(state),
     )
+
+
+def can_ablate_program(state: State) -> bool:
+    """Return True where the user's whole program can be compiled in other ways before it is
+    reduced, which shows what a smaller program must have in common with it.
+    """
+    return (
+        can_ablate(state)
+        and state.ablation is None
+        and state.seen.cpu_s <= MAX_PROGRAM_CPU_S
+        and bool(_whole_program(state))
+    )
+
+
+def ablate_program(state: State) -> State:
+    """Compile the user's whole program in different ways."""
+    program = _whole_program(state)
+    with (
+        interrupts.allowed(),
+        contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
+    ):
+        ablation = run_ablation.ablate_for_capture(runner, state.seen, _trying(state))
+    if ablation.first_failing is None and not ablation.own:
+        return state  # in the server it does not fail as it did
+    return _with_ablation(state, ablation)
+
+
+def load_program_ablation(state: State) -> State | None:
+    """Return the state with an earlier ablation, if there is one; None where it may be done now."""
+    if state.may_study:
+        return None
+    ablation = run_ablation.load_ablation(state.run_path)
+    return state if ablation is None else _with_ablation(state, ablation)
+
+
+def _whole_program(state: State) -> Request | str:
+    """Return the target, or the self-contained source of a command; empty if there is none."""
+    return state.study.case_for(state).source if state.is_command else state.request
 
 
 def cannot_minimize(state: State) -> bool:
@@ -185,7 +227,7 @@ def ablate_failure(state: State) -> State:
             )
         return _with_ablation(state, ablation)
     if state.ablation is not None and (program is None or state.request.ablation_steps != "all"):
-        return state  # the ablation was done to locate wrong results
+        return state  # it was done before the reduction
     if program is None:
         return state.with_missing("ablation", NO_PARTS)
     ablate = (
@@ -198,6 +240,8 @@ def ablate_failure(state: State) -> State:
         contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
     ):
         ablation = ablate(runner, state.seen, _trying(state))
+    if isinstance(program, str):
+        ablation = dataclasses.replace(ablation, subject="part")
     return _with_ablation(state, ablation)
 
 

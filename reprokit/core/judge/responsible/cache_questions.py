@@ -1,34 +1,15 @@
-"""Who is responsible for a failure that needs a cache, and the type of every answer."""
+"""Who is responsible for a failure that needs a cache."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from reprokit.core.judge.responsible.parties import Responsible
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
-PARTIES = ("user", "torch", "triton", "driver", "machine", "reprokit", "unknown")
-"""Who can be responsible. ``user`` is any code of the program that is not torch's: its own code, or
-a third-party package. ``machine`` is the operating system and its limits: disk, memory, a stopped
-process.
-"""
 _OF_COMPILER = re.compile(r"TORCH|TRITON|torch\.|--python")
 """The settings of the compiler and of the interpreter, in contrast to variables of a program."""
-
-
-@dataclass(frozen=True)
-class Responsible:
-    """Who is responsible, with the evidence."""
-
-    party: str
-    """One of ``PARTIES``; empty if nothing failed."""
-    because: tuple[str, ...] = ()
-    """One sentence for each piece of evidence."""
-    place: str = ""
-    """The ``FILE:LINE`` in the user's code, or the symbol, that is responsible; empty if it is not
-    known.
-    """
 
 
 def damaged_file(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -10,7 +10,7 @@ import re
 
 from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import cache_questions, ownership, simulation_gaps
-from reprokit.core.judge.responsible.cache_questions import Responsible
+from reprokit.core.judge.responsible.parties import UPSTREAM, Responsible
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception, is_from_compiler
@@ -20,8 +20,6 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
-UPSTREAM = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton"}
-"""Responsible party -> the repository that takes its issues."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
 _OF_VALUE = re.compile(r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch).* == ")
