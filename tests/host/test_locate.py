@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.core.experiments.ablation import BACKENDS
 from reprokit.core.judge import same_failure
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.result_comparison import Comparison, Difference
@@ -156,7 +157,7 @@ def test_an_exception_is_the_same_if_the_same_backends_fail(
     runner = type("Runner", (FakeRunner,), {"first": first})
     monkeypatch.setattr(locate, "AblationRunner", runner)
     original = type("Original", (FakeRunner,), {"first": 'backend="inductor"'})
-    profile = original().run_variants(locate.BACKENDS)
+    profile = original().run_variants(BACKENDS)
     server = ProbeServer(tmp_path / "server", sys.executable, "build")
     wanted = signature_of(
         "exception", "kernel-run", "RuntimeError: modified by an inplace operation"

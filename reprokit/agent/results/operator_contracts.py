@@ -33,8 +33,7 @@ def first_broken_contract(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> st
 
     class CheckingInterpreter(torch.fx.Interpreter):
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-            name = operator_name(target)
-            if "::" not in name or is_torch_namespace(name.partition("::")[0]) or problems:
+            if problems or not _is_custom(operator_name(target)):
                 return super().call_function(target, args, kwargs)
             before = torch.utils._pytree.tree_map(_copy_tensor, (args, kwargs))
             out = super().call_function(target, args, kwargs)
@@ -57,8 +56,7 @@ def check_calls() -> None:
         def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             nonlocal is_busy
             name = operator_name(self)
-            is_own = "::" in name and not is_torch_namespace(name.partition("::")[0])
-            if not is_own or is_busy or checked[name] >= MAX_CHECKED_CALLS:
+            if is_busy or not _is_custom(name) or checked[name] >= MAX_CHECKED_CALLS:
                 return real(self, *args, **kwargs)
             checked[name] += 1
             is_busy, before = True, None
@@ -107,6 +105,12 @@ def operator_name(target: Any) -> str:
         getattr(target, "_schema", None), "name", ""
     )
     return str(name or getattr(target, "__name__", target))
+
+
+def _is_custom(name: str) -> bool:
+    """Return whether a name is that of an operator, and its namespace is not torch's."""
+    namespace, separator, _ = name.partition("::")
+    return bool(separator) and not is_torch_namespace(namespace)
 
 
 def _size_bytes(arguments: Any) -> int:

@@ -88,6 +88,9 @@ VARIANTS = (
 """All ablation steps except those for the program's own code. A capture runs those of ``backends``
 and ``dynamic=False``.
 """
+BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
+KNOWN_ANSWERS = (same_failure.SAME, same_failure.PASSES)
+"""Answers that say what a backend does."""
 
 LABELS = {
     "dynamo": "module: dynamo",
@@ -156,7 +159,7 @@ class Ablation:
     @property
     def first_failing(self) -> CompileVariant | None:
         """The first backend that has the same failure, or the first entry if no backend has it."""
-        tried = [v for v in VARIANTS if v.group == "backends"] + list(ENTRIES)
+        tried = (*BACKENDS, *ENTRIES)
         same = same_failure.SAME
         return next((v for v in tried if self.answer_of(v.name) == same), None)
 
@@ -165,21 +168,19 @@ class Ablation:
         """The backend before the first failing one, if the program passes with it. The run without
         torch.compile is none.
         """
-        backends = [variant for variant in VARIANTS if variant.group == "backends"]
         first = self.first_failing
-        if first not in backends[2:]:
+        if first not in BACKENDS[2:]:
             return None
-        before = backends[backends.index(first) - 1]
+        before = BACKENDS[BACKENDS.index(first) - 1]
         return before if self.answer_of(before.name) == same_failure.PASSES else None
 
     def difference(self, other: Ablation) -> str:
         """Return how the backends that fail differ from those of ``other``, as a clause; empty if
         they do not. Steps without an answer, and those of one of them only, say nothing.
         """
-        known = (same_failure.SAME, same_failure.PASSES)
         for step in self.steps:
             theirs = other.answer_of(step.name)
-            if step.group == "backends" and {step.answer, theirs} == set(known):
+            if step.group == "backends" and {step.answer, theirs} == set(KNOWN_ANSWERS):
                 words = ("passes", "fails") if theirs == same_failure.SAME else ("fails", "passes")
                 return f"with {step.name} it {words[0]}, and the original {words[1]}"
         return ""

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reprokit.core.experiments.ablation import (
+    BACKENDS,
     EAGER,
+    KNOWN_ANSWERS,
     NOTHING_TRIED,
-    VARIANTS,
     Ablation,
     faster_overrides,
     own_variants,
@@ -34,8 +35,6 @@ from reprokit.host.probe.forked_child import run_in_forked_child
 from reprokit.host.system import host_log
 from reprokit.host.system.progress import OperationStatus
 
-BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
-KNOWN_ANSWERS = (same_failure.SAME, same_failure.PASSES)
 OWN = {"backend": "backend", "passes": "fx-passes"}
 """The user's own code that the failure needs -> its phase."""
 
@@ -179,12 +178,10 @@ class LocationCheck:
         )
         verdict = judge_run(seen)
         signature = sign_verdict(verdict, seen)
-        self._answer = (
-            same_failure.SAME
-            if same_failure.begins_alike(self._wanted, signature)
-            else same_failure.OTHER
-        )
-        self.why = f"it is wrong elsewhere in the compiler: {signature.title}"
+        self._answer = same_failure.SAME
+        if not same_failure.begins_alike(self._wanted, signature):
+            self._answer = same_failure.OTHER
+            self.why = f"it is wrong elsewhere in the compiler: {signature.title}"
         return dataclasses.replace(
             judged, answer=self._answer, verdict=verdict, signature=signature, seen=seen
         )

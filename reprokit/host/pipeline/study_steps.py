@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import identity_of_title
+from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import ablate_command, run_ablation
 from reprokit.host.minimize import cases, locate
@@ -85,11 +87,7 @@ def can_ablate_program(state: State) -> bool:
 def ablate_program(state: State) -> State:
     """Compile the user's whole program in different ways."""
     program = _whole_program(state)
-    with (
-        interrupts.allowed(),
-        contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
-    ):
-        ablation = run_ablation.ablate_for_capture(runner, state.seen, _trying(state))
+    ablation = _run_ablation(state, program, run_ablation.ablate_for_capture)
     if ablation.first_failing is None and not ablation.own:
         return state  # in the server it does not fail as it did
     return _with_ablation(state, ablation)
@@ -235,14 +233,23 @@ def ablate_failure(state: State) -> State:
         if state.request.ablation_steps == "all"
         else run_ablation.ablate_for_capture
     )
+    ablation = _run_ablation(state, program, ablate)
+    if isinstance(program, str):
+        ablation = dataclasses.replace(ablation, subject="part")
+    return _with_ablation(state, ablation)
+
+
+def _run_ablation(
+    state: State,
+    program: Request | str,
+    ablate: Callable[[run_ablation.AblationRunner, Observation, run_ablation.Show], Ablation],
+) -> Ablation:
+    """Run the ablation steps of ``ablate`` for a program."""
     with (
         interrupts.allowed(),
         contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
     ):
-        ablation = ablate(runner, state.seen, _trying(state))
-    if isinstance(program, str):
-        ablation = dataclasses.replace(ablation, subject="part")
-    return _with_ablation(state, ablation)
+        return ablate(runner, state.seen, _trying(state))
 
 
 def _with_ablation(state: State, ablation: Ablation) -> State:
