@@ -201,7 +201,7 @@ def test_a_failed_compile_is_found_even_if_the_program_catches_it(
     assert (done.status, done.kind) == (1, "exception"), done.out
     assert (
         done.json["signature"]["title"]
-        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:train.backend"
     )
 
 
@@ -261,7 +261,7 @@ def test_a_compile_failure_that_the_program_wraps(write: Any, recorded: Recorder
     done = recorded("--", sys.executable, script)
     assert (
         done.json["signature"]["title"]
-        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:train.backend"
     )
 
 
@@ -442,7 +442,7 @@ def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path)
     done = reprokit("capture", *words)
     assert (
         done.json["signature"]["title"]
-        == "exception: backend | ValueError: no lowering for # nodes @ <user>:backend"
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:train.backend"
     ), done.out
 
 
@@ -455,7 +455,9 @@ def test_a_rank_that_hangs_under_torchrun(write: Any, recorded: Recorder) -> Non
     )
     # stopped by its stall: on a busy machine, a deadline could come before the hang
     done = recorded("--stall", "10", "--timeout", "200", "--", *TORCHRUN, script)
-    assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend"), done.out
+    assert done.json["signature"]["title"].startswith("hang: backend | <user>:rank.backend"), (
+        done.out
+    )
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:

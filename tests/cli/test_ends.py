@@ -77,7 +77,7 @@ def test_stacks_of_a_hang_in_a_child(write: Any, tmp_path: Path, recorded: Recor
 def check_stacks(done: CallResult) -> list[str]:
     """Check a hang in the backend of the program, and return the tool of each of its dumps."""
     assert (done.status, done.kind) == (1, "hang"), done.out
-    assert done.json["signature"]["title"].startswith("hang: backend | <user>:backend")
+    assert done.json["signature"]["title"].startswith("hang: backend | <user>:hang.backend")
     pack = reader.read_pack(Path(done.json["pack"]))
     dumps = {
         (d["tool"], d["number"]): d
@@ -264,7 +264,7 @@ def test_out_of_memory_in_the_compiler_is_named(write: Any, recorded: Recorder) 
     )
     done = recorded("--", sys.executable, script)
     assert (done.status, done.kind) == (1, "oom")
-    assert done.json["signature"]["title"] == "oom: backend | MemoryError @ <user>:backend"
+    assert done.json["signature"]["title"] == "oom: backend | MemoryError @ <user>:oom.backend"
 
 
 @pytest.fixture

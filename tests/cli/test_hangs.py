@@ -194,7 +194,9 @@ def broken_py_spy(fault: str, folder: Path) -> dict[str, str]:
 def check_other_tool(done: CallResult) -> None:
     """Check that the hang is known without py-spy, and that the report says that it failed."""
     check("python_loop", done)
-    assert done.json["signature"]["title"].startswith("hang: fx-passes | <user>:hang_python_loop")
+    assert done.json["signature"]["title"].startswith(
+        "hang: fx-passes | <user>:kinds.hang_python_loop"
+    )
     assert any(m["what"] == "stacks" and "py-spy" in m["why"] for m in done.json["missing"])
 
 

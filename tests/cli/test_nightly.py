@@ -135,7 +135,7 @@ def test_a_nightly_run_reports_new_bugs(night: CallResult) -> None:
     assert night.status == 3
     (bug,) = report["groups"]["new"]
     assert bug["title"].startswith(
-        "exception: backend | NotImplementedError: erf is too hard @ <user>:picky"
+        "exception: backend | NotImplementedError: erf is too hard @ <user>:program.picky"
     )
     assert (bug["tonight"], bug["hits"], bug["is_news"]) == (2, 2, True)
     assert "torch.compile(repro" in bug["repro"] and bug["repro_lines"] < 20, bug["repro"]

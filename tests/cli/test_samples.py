@@ -32,7 +32,12 @@ SAMPLES = {
         "conflicting declaration",
     ),
     "crash": ("crash", 1, "crash: kernel-run | SIGSEGV in <generated>:call", ""),
-    "hang": ("hang", 1, "hang: fx-passes | <user>:__call__ < torch/fx/passes/", ""),
+    "hang": (
+        "hang",
+        1,
+        "hang: fx-passes | <user>:hang.WaitsForItself.__call__ < torch/fx/passes/",
+        "",
+    ),
     "healthy": ("ok", 0, "ok: no phase", ""),
 }
 ELSEWHERE = {

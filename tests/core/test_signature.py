@@ -185,7 +185,7 @@ def test_a_hang_is_named_by_the_stable_frames_and_by_user_code_inside_the_compil
     verdict = judge_run(seen)
     assert verdict.kind == "hang"
     assert (
-        sign_verdict(verdict, seen).title == "hang: fx-passes | <user>:simplify_forever <"
+        sign_verdict(verdict, seen).title == "hang: fx-passes | <user>:passes.simplify_forever <"
         " torch/_inductor/fx_passes/post_grad.py:post_grad_passes"
     )
     early = dataclasses.replace(

@@ -116,7 +116,7 @@ def test_stacks_become_a_file_of_speedscope() -> None:
     ]
     shared = document["shared"]["frames"]
     stack = [(shared[i]["name"], shared[i]["file"]) for i in document["profiles"][0]["samples"][0]]
-    assert stack == [("main", "<user>"), ("run", "torch/_inductor/graph.py")]
+    assert stack == [("x.main", "<user>"), ("run", "torch/_inductor/graph.py")]
     deep = ThreadStack(7, "MainThread", frames * 2000, is_main=True, tid=7)
     check_speedscope(speedscope.speedscope_file([Dump(1, "py-spy", 7, (deep,))], {}, "deep"))
 

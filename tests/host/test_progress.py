@@ -38,4 +38,7 @@ def test_the_seconds_left_are_never_negative() -> None:
 def test_each_phase_has_words() -> None:
     """Each phase that a frame or an event can have is shown in words."""
     named = {phase for phase, *_ in phases._BY_FRAME} | {phase for _, phase in phases._BY_EVENT}
-    assert named | phases.COMPILE_PHASES | set(phases.TRITON_STAGES) == set(phases.PHASE_WORDS)
+    assert named | phases.COMPILE_PHASES | set(phases.TRITON_STAGES) == {
+        *phases.PHASE_WORDS,
+        phases.CALLER,
+    }

@@ -360,12 +360,12 @@ def test_the_flame_graph_counts_each_stack_once(tmp_path: Path) -> None:
     root, process, chain = figure["boxes"]
     assert {b["width"] for b in (root, process, chain)} == {100.0}
     assert process["text"] == "process 7"
-    assert chain["text"] == "level_29 → nothing moved (31 frames)"
+    assert chain["text"] == "level_29 → x.nothing moved (31 frames)"
     assert chain["title"].splitlines()[1:] == [
         *(f"level_{n} torch/_inductor/graph.py:{n}" for n in range(29, -1, -1)),
-        "nothing moved <user>:3",
+        "x.nothing moved <user>:3",
     ]
-    assert figure["hot"] == [{"name": "nothing moved", "place": "<user>:3", "samples": 3}]
+    assert figure["hot"] == [{"name": "x.nothing moved", "place": "<user>:3", "samples": 3}]
 
 
 def test_a_flame_graph_keeps_its_most_frequent_frames(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,10 @@ def test_a_flame_graph_keeps_its_most_frequent_frames(monkeypatch: pytest.Monkey
         for n, name in enumerate(("rare", "often", "often", "some", "often", "some"))
     ]
     (process,) = flamegraph.stack_tree(dumps, {})["children"]
-    assert [(c["name"], c["samples"]) for c in process["children"]] == [("often", 3), ("some", 2)]
+    assert [(c["name"], c["samples"]) for c in process["children"]] == [
+        ("x.often", 3),
+        ("x.some", 2),
+    ]
 
 
 def test_only_chains_of_single_calls_share_a_box() -> None:

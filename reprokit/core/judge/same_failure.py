@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
+from reprokit.core.judge.stacks.frames import without_modules
 from reprokit.core.records.finding import Signature, Verdict
 
 ProbeAnswer = Literal["same", "other", "passes", "unresolved"]
@@ -42,7 +43,7 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    alike = (is_same_wrong_result, is_same_slow_compile, is_same_growth)
+    alike = (is_same_wrong_result, is_same_slow_compile, is_same_growth, is_same_own_code)
     is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
 
@@ -113,6 +114,11 @@ def is_same_growth(one: Signature, two: Signature) -> bool:
     a, b = one.parts, two.parts
     is_one_part = compiler_part(a.phase) == compiler_part(b.phase)
     return a.kind == b.kind == "superlinear-compile" and is_one_part
+
+
+def is_same_own_code(one: Signature, two: Signature) -> bool:
+    """Return whether both are the same but for the modules and classes of the user's functions."""
+    return without_modules(one.title) == without_modules(two.title)
 
 
 def compiler_part(phase: str) -> frozenset[str]:

@@ -23,7 +23,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import result_comparison
 
-ALGORITHM = 9
+ALGORITHM = 10
 """It is increased whenever a title could change for the same evidence. Ids of different algorithms
 are never compared.
 """

@@ -35,7 +35,7 @@ from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.probe.connection import ServerConnection
 from reprokit.host.probe.probe_watch import ServedClock, dump_stacks
 from reprokit.host.request import run_request
-from reprokit.host.run import fault_sources, launch, run_directory
+from reprokit.host.run import launch, run_directory, stack_sources
 from reprokit.host.run.run_directory import RESULTS_FOLDER
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import (
@@ -188,7 +188,7 @@ class ProbeServer:
             deletion.delete_path(folder, inside=self.folder)
             raise
         finally:
-            fault_sources.keep_lines(folder)
+            stack_sources.keep_lines(folder)
             deletion.delete_path(folder / run_names.CACHE_FOLDER, inside=self.folder)
             compiler_cache.delete_partial_headers()
 

@@ -51,7 +51,7 @@ from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
 from reprokit.core.shared.contract.result_events import Compared, ContractBroken
 from reprokit.core.shared.source import entry_programs
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import fault_sources, graph_records, unrolled_loops
+from reprokit.host.run import graph_records, stack_sources, unrolled_loops
 from reprokit.host.run.run_outcome import RunOutcome
 from reprokit.host.system import files, host_log, private_names
 
@@ -161,7 +161,7 @@ def read_observation(
     if outcome.is_timed_out or outcome.is_interrupted:
         # the reaction to the signal that ended it is not evidence
         journals = journals.events_before(outcome.ended)
-    read_bytes = fault_sources.STDERR_BYTES
+    read_bytes = stack_sources.STDERR_BYTES
     stderr = run_path / run_names.LOGS_FOLDER / run_names.STDERR_FILE
     end = files.read_tail(stderr, read_bytes)
     gone = stderr.stat().st_size - read_bytes if end else 0
@@ -228,7 +228,7 @@ def read_observation(
         raised=private_names.redact_raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.events_of_type(CompileFailed)),
         faults=tuple(
-            private_names.redact_fault(f) for f in fault_sources.read_faults(run_path, end)
+            private_names.redact_fault(f) for f in stack_sources.read_faults(run_path, end)
         ),
         dumps=outcome.stacks.dumps,
         still_from=outcome.still_from,
@@ -271,6 +271,7 @@ def read_observation(
         stderr_tail=stderr_tail,
         oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
     )
+    seen = stack_sources.name_own_functions(seen, run_path)
     if request.attached_pid:
         seen = waiting.choose_stuck_process(seen)
     return seen if raiser else ranks.choose_waiting_rank(seen)

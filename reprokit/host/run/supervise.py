@@ -18,7 +18,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.request import run_request
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import end_program, fault_sources, launch, output
+from reprokit.host.run import end_program, launch, output, stack_sources
 from reprokit.host.run.restore_run import read_run_file
 from reprokit.host.run.run_outcome import RunOutcome, outcome_to_json
 from reprokit.host.system import (
@@ -72,7 +72,7 @@ def run_target_once(
         environ, missing = launch.target_environment(request, run_path, agent, run_id)
         # The cache of the compiler can have hundreds of megabytes, and adds nothing to the trace.
         stack.callback(deletion.delete_path, run_path / run_names.CACHE_FOLDER, inside=run_path)
-        stack.callback(fault_sources.keep_lines, run_path)  # before their files are deleted
+        stack.callback(stack_sources.keep_lines, run_path)  # before their files are deleted
 
         def start() -> guardian_client.GuardedProcess:
             is_command = request.target.kind == "command"

@@ -22,6 +22,10 @@ _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _TORCH_TREE = re.compile(
     r".*/(torch/(?:_\w+|fx|nn|utils|distributed|autograd|cuda|xpu|accelerator|func|export|optim|library|functional)[/.].*)"
 )
+USER = "<user>"
+_MODULE = re.compile(r"(?:.*/)?(?P<name>[A-Za-z_]\w*?)(?:/__init__)?\.py")
+"""The file of a module that has a name of its own, and not the cell of a notebook."""
+_QUALIFIED = re.compile(rf"({USER}:)(?:[\w<>]+\.)+(?=[\w<])")
 _NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
 """Files that are already normalised."""
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
@@ -41,7 +45,7 @@ def normalise_file(file: str) -> str:
     for pattern, prefix in ((_PACKAGES, ""), (_TORCH_TREE, ""), (_STDLIB, "<stdlib>/")):
         if match := pattern.fullmatch(file):
             return prefix + match.group(1)
-    return "<user>"
+    return USER
 
 
 def names_generated(text: str) -> bool:
@@ -52,8 +56,27 @@ def names_generated(text: str) -> bool:
 def normalise_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     """Normalise the files of ``frames``. Lines are kept for people, but are never part of an
     identity.
+
+    The function of the user's code gets the name of its module: ``passes.Fuse.__call__``.
     """
-    return tuple(Frame(normalise_file(f.file), f.function, f.line) for f in frames)
+    return tuple(_normalised(frame) for frame in frames)
+
+
+def _normalised(frame: Frame) -> Frame:
+    file = normalise_file(frame.file)
+    if file != USER or frame.file == USER:
+        return Frame(file, frame.function, frame.line)
+    module = _MODULE.fullmatch(frame.file)
+    name = f"{module['name']}.{frame.function}" if module else frame.function
+    return Frame(file, name, frame.line)
+
+
+def without_modules(text: str) -> str:
+    """Return a text with the user's functions without their modules and classes.
+
+    A reduced program is one file, and may have no classes.
+    """
+    return _QUALIFIED.sub(r"\1", text)
 
 
 _ENTERS = re.compile(
@@ -134,9 +157,12 @@ def _first(rules: list[tuple[re.Pattern[str], re.Pattern[str], str]], frame: Fra
 
 def show_frame(frame: Frame) -> str:
     """Return a frame as ``torch/_inductor/loop_body.py:get_read_expr``, without the line, which
-    changes between versions.
+    changes between versions, and with the class only for the user's code.
+
+    faulthandler does not report classes. The host finds those of the user's code in its source.
     """
-    return f"{frame.file}:{frame.function.rsplit('.', 1)[-1]}"
+    name = frame.function if frame.file == USER else frame.function.rsplit(".", 1)[-1]
+    return f"{frame.file}:{name}"
 
 
 RULES = FrameRules(json.loads(pkgutil.get_data(__package__, "frames.json") or b"{}"))

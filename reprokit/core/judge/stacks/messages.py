@@ -39,6 +39,8 @@ _BLANK: tuple[tuple[str, str], ...] = (
     (r"\b(?!sm_|compute_|cuda_)([A-Za-z]\w*?[A-Za-z])_\d+\b", r"\1"),
 )
 _BLANKS = [(re.compile(pattern), text) for pattern, text in _BLANK]
+_SET = re.compile(r"\{[^{}:]+,[^{}:]+\}")
+"""A set: its elements are in no order. A dict has colons."""
 _NUMBER = re.compile(rf"(?P<keep>\b{_KEEP}\b)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?:UL|L|u|l)?")
 
 
@@ -82,6 +84,7 @@ def normalise_message(message: str) -> str:
     for pattern, blank in _BLANKS:
         text = pattern.sub(blank, text)
     text = _NUMBER.sub(lambda m: m["keep"] or "#", text)
+    text = _SET.sub(lambda m: f"{{{', '.join(sorted(re.split(', *', m[0][1:-1])))}}}", text)
     text = re.sub(r"[‘’`]", "'", text)
     text = re.sub(r"\s+", " ", text).strip()
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 3] + "..."

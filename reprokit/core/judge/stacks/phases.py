@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 
 from reprokit.core.records.dumps import Frame
 
+CALLER = "caller"
+"""In place of a phase: the function is called in several phases, so the caller decides."""
+
 # (phase, file, function): the first match decides; file and function are regular expressions for
 # the normalised frame
 _BY_FRAME: tuple[tuple[str, str, str], ...] = (
@@ -34,12 +37,19 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
         r"torch/_functorch/partitioners\.py|torch/_functorch/_activation_checkpointing/.*",
         r".*",
     ),
+    # the wrappers that AOTAutograd writes as text, and those of classes, call compiled code
+    ("kernel-run", r"torch/_functorch/_aot_autograd/(subclass_)?codegen\.py:codegen\(.*", r".*"),
     (
         "kernel-run",
-        r"torch/_functorch/_aot_autograd/(runtime_wrappers|subclass_codegen)\.py.*",
-        r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*",
+        r"torch/_functorch/_aot_autograd/runtime_wrappers\.py",
+        r".*runtime_wrapper|__call__|__torch_dispatch__|forward|backward|run.*|<torn>",
     ),
-    ("kernel-run", r"torch/_functorch/_aot_autograd/runtime_wrappers\.py", r"<torn>"),
+    (
+        "aot",
+        r"torch/_functorch/_aot_autograd/runtime_wrappers\.py",
+        r"(pre|post)_compile|get_or_compile|_prepare_lazy_backward_context|build|_?codegen_.*",
+    ),
+    (CALLER, r"torch/_functorch/_aot_autograd/(runtime_wrappers|utils)\.py", r".*"),
     (
         "aot",
         # not the function transforms (vmap, grad ...), which eager code uses too
@@ -48,6 +58,7 @@ _BY_FRAME: tuple[tuple[str, str, str], ...] = (
     ),
     # the call of a package that AOTInductor compiled
     ("kernel-run", r"torch/export/pt2_archive/_package\.py", r"__call__"),
+    (CALLER, r"torch/_export/\w*utils\.py|torch/export/(dynamic_shapes|_unlift)\.py", r".*"),
     ("export", r"torch/(export|_export)/.*", r".*"),
     (
         "fx-passes",
@@ -203,17 +214,25 @@ def phase_of_frames(frames: Iterable[Frame]) -> tuple[str, Frame] | None:
     """Return the phase of the innermost normalised frame with a phase, and that frame."""
     importing: tuple[str, Frame] | None = None
     for frame in frames:
-        function = frame.function.rsplit(".", 1)[-1]
-        for phase, file, name in _FRAMES:
-            if file.fullmatch(frame.file) and name.fullmatch(function):
-                if phase != "import":
-                    return phase, frame
-                # the compiler imports modules too, so its frames further out decide
-                importing = importing or (
-                    phase,
-                    frame,
-                )
+        phase = _phase_of_frame(frame)
+        if phase == "import":
+            # the compiler imports modules too, so its frames further out decide
+            importing = importing or (phase, frame)
+        elif phase not in ("", CALLER):
+            return phase, frame
     return importing
+
+
+def _phase_of_frame(frame: Frame) -> str:
+    function = frame.function.rsplit(".", 1)[-1]
+    return next(
+        (
+            phase
+            for phase, file, name in _FRAMES
+            if file.fullmatch(frame.file) and name.fullmatch(function)
+        ),
+        "",
+    )
 
 
 def phase_of_events(names: Sequence[str]) -> tuple[str, str] | None:
