@@ -14,7 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,9 +184,7 @@ def _read_result(test: FailedTest, output: bytes, status: int, log: Path) -> Tes
         why = (missing or lines[-1:] or [f"exit status {status}"])[0]
         return TestCapture(test.nodeid, test.outcome, f"it was not captured: {why}")
     phase = verdict.get("phase")
-    sentence = (
-        f"{kind}{f' in {phase}' if phase not in (None, 'eager') else ''}: {verdict['reason']}"
-    )
+    sentence = f"{kind}{f' in {phase}' if phase not in (None, 'eager') else ''}: {_reason(verdict)}"
     if kind == "ok":
         sentence = f"ok: it {test.outcome} among the other tests and passes alone"
     return TestCapture(
@@ -198,6 +196,15 @@ def _read_result(test: FailedTest, output: bytes, status: int, log: Path) -> Tes
         document.get("pack") or "",
         document.get("report") or "",
     )
+
+
+def _reason(verdict: Mapping[str, Any]) -> str:
+    """Return why a test fails: the evidence against its own code, if that is responsible."""
+    because = " ".join(verdict.get("responsible_because") or ())
+    if verdict.get("responsible") != "user" or not because:
+        return str(verdict["reason"])
+    place = verdict.get("responsible_place") or ""
+    return f"{because} Responsible: {place}." if place and place not in because else because
 
 
 def write_captures(path: Path, captures: Sequence[TestCapture], left_out: Sequence[str]) -> None:

@@ -73,6 +73,29 @@ def test_ranks_that_wait_in_different_operations_disagree() -> None:
     """The disagreement is the bug itself."""
     verdict = judge_run(run({0: waits("all_reduce"), 1: waits("broadcast")}))
     assert "the ranks disagree: they wait in all_reduce and in broadcast" in verdict.detail
+    assert (verdict.responsible, verdict.responsible_place) == ("user", "/home/bob/train.py:12")
+    assert (
+        "calls different collectives on its ranks: rank 0 waits in"
+        in (verdict.responsible_because[0])
+    )
+
+
+def test_nobody_is_responsible_for_a_collective_without_evidence() -> None:
+    """All ranks wait at one line, or one has ended, or DDP calls one of two collectives."""
+    in_ddp = Frame(SITE + "torch/nn/parallel/distributed.py", "_sync_buffers", 3)
+    alike = run({0: waits("all_reduce"), 1: waits("all_reduce")})
+    ended = run({0: waits("barrier"), 1: ()})
+    by_ddp = run({0: (waits("broadcast")[0], in_ddp, TRAIN), 1: waits("barrier")})
+    for seen in (alike, ended, by_ddp):
+        verdict = judge_run(seen)
+        assert (verdict.kind, verdict.responsible) == ("hang", "unknown")
+
+
+def test_torch_may_be_responsible_for_a_collective_of_compiled_code() -> None:
+    """Compiled code is on the stack of a rank."""
+    generated = Frame("/tmp/torchinductor_bob/ab/cabcdefghij.py", "call", 7)
+    stack = (waits("all_reduce")[0], generated, TRAIN)
+    assert judge_run(run({0: stack, 1: stack})).responsible == "torch"
 
 
 def test_a_rank_that_is_stuck_in_the_compiler_is_the_cause() -> None:

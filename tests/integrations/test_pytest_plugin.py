@@ -86,6 +86,35 @@ def test_a_suite_continues_to_its_end_and_names_its_packs(tmp_path: Path) -> Non
     }.items() <= (seen.items())
 
 
+OWN_OPERATOR = """\
+import torch
+
+@torch.library.custom_op("shop::turn", mutates_args=())
+def turn(x: torch.Tensor) -> torch.Tensor:
+    return x.t().contiguous().t()
+
+@turn.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+def test_turn():
+    torch.compile(lambda x: turn(x) + 1)(torch.randn(3, 4))
+"""
+
+
+@pytest.mark.real
+def test_the_summary_names_the_operator_of_the_suite(tmp_path: Path) -> None:
+    """Not only the sizes and strides that the generated code found."""
+    (tmp_path / "test_shop.py").write_text(OWN_OPERATOR)
+    done = run_pytest(tmp_path, "--reprokit", "--reprokit-output-dir", "packs")
+    assert done.status == 1, done.out + done.err
+    (row,) = json.loads((tmp_path / "packs" / "captures.json").read_text())["captures"]
+    assert row["sentence"] == (
+        "exception in kernel-run: The fake kernel of shop::turn disagrees with its real result."
+    )
+    assert row["sentence"] in done.out
+
+
 CHEAP_SUITE = """\
 import os, signal, subprocess
 import pytest

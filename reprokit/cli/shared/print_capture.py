@@ -235,7 +235,7 @@ def print_captured(captured: CaptureResult) -> None:
         row("no repro", f"nothing proves one: {captured.unproven}")
     decision = captured.decision
     if decision.action == COMMENT:
-        row("comment on", f"{decision.issue}, instead of a new issue")
+        row("comment on", f"{decision.url or decision.issue}, instead of a new issue")
     elif decision.url:
         row("file it", decision.url)
     elif verdict.kind != "ok" and decision.why:

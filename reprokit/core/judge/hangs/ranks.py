@@ -46,17 +46,31 @@ class RankView:
         return inside[0].function.rsplit(".", 1)[-1] if inside else "a collective"
 
     @property
+    def caller(self) -> Frame | None:
+        """The line of the program, or of generated code, that called the collective."""
+        return next(
+            (f for f in self.raw if fr.normalise_file(f.file) in (fr.USER, "<generated>")), None
+        )
+
+    @property
+    def is_called_by_program(self) -> bool:
+        """Whether the program itself called the collective, and neither DDP nor compiled code."""
+        within = itertools.takewhile(lambda f: f.file.startswith("torch/"), self.frames)
+        plain = all(
+            f.file.startswith(("torch/distributed/distributed_c10d", "torch/distributed/c10d"))
+            for f in within
+        )
+        inner = next((f for f in self.frames if not f.file.startswith("torch/")), None)
+        return plain and inner is not None and inner.file == fr.USER
+
+    @property
     def summary(self) -> str:
         """One line about the rank."""
         if self.has_ended:
             return f"rank {self.rank} has ended"
         if self.operation:
-            caller = next(
-                (f for f in self.raw if fr.normalise_file(f.file) in ("<user>", "<generated>")),
-                None,
-            )
             return f"rank {self.rank} waits in {self.operation}" + (
-                f", called at {stack_place([caller])}" if caller else ""
+                f", called at {stack_place([self.caller])}" if self.caller else ""
             )
         what = "it is" if self.cause.name == "unknown" else self.cause.name
         return (

@@ -58,6 +58,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _own_value,
         _own_code,
         _absent_rank,
+        _ranks_that_disagree,
         _needs_own_code,
         _custom_operator,
         _triton,
@@ -188,6 +189,25 @@ def _absent_rank(verdict: Verdict, seen: Observation) -> Responsible | None:
             why = f"Rank {view.rank} is in {place.words}, while others wait in a collective."
             return Responsible("user", (why,), place.at)
     return None
+
+
+def _ranks_that_disagree(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for ranks that wait in collectives which the program calls at different lines, and for
+    a collective outside of compiled code that shows no difference between the ranks.
+    """
+    if verdict.kind != "hang" or verdict.phase != "collective":
+        return None
+    waiting = [group[0] for group in ranks.merged_views(ranks.rank_views(seen))]
+    waiting = [view for view in waiting if view.operation]
+    lines = {(v.operation, v.caller.file, v.caller.line) for v in waiting if v.caller}
+    if len(lines) > 1 and all(view.is_called_by_program for view in waiting):
+        odd = waiting[0].caller
+        calls = " and ".join(view.summary for view in waiting[:2])
+        why = f"The program calls different collectives on its ranks: {calls}."
+        return Responsible("user", (why,), f"{odd.file}:{odd.line}" if odd else "")
+    if any(fr.RULES.is_compiled(view.frames) for view in ranks.rank_views(seen)):
+        return None
+    return Responsible("unknown", ("No frame of the compiler is on the stack of any rank.",))
 
 
 def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:

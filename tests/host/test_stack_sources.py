@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprokit.host.run import stack_sources, run_directory
+from reprokit.host.run import run_directory, stack_sources
 
 REPORT = 'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "{file}", line {line} in call\n'
 
