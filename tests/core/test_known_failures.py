@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from reprokit.core.judge.stacks import location
-from reprokit.core.records.finding import Signature
+from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.triage import known_failures, likeness
+from reprokit.core.triage.decision import decide
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 
 TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
@@ -183,3 +184,40 @@ def test_crashes_in_different_kernels_are_not_alike() -> None:
     first = likeness.Traits("crash", kernel="cpp_fused_add_erf_native_layer_norm_view_3")
     second = likeness.Traits("crash", kernel="cpp_fused_add_diagonal_expand_mean_mul_view_2")
     assert likeness.is_of_other_kernel(first, second)
+
+
+@pytest.mark.parametrize(
+    ("operator", "subsystem", "how"),
+    [
+        ("reinplace_inplaceable_ops", "post_grad_passes", "family"),
+        ("mul", "lowerings", "family"),
+        ("acosh", "lowerings", "same"),
+    ],
+)
+def test_wrong_results_of_a_pass_or_of_a_common_operator_are_a_family(
+    operator: str, subsystem: str, how: str
+) -> None:
+    """Their signature says where a result is wrong first, and not why."""
+    title = f"wrong-result: inductor | numbers @ {operator}"
+    run = dataclasses.replace(_run("2.13.0"), title=title, frames=())
+    entry = dataclasses.replace(_entry(1, run), kind="wrong-result", workaround="use t.sum()")
+    traits = likeness.Traits(
+        "wrong-result", "inductor", operator=operator, subsystem=subsystem, responsible="torch"
+    )
+    (match,) = known_failures.find_known_failures(
+        Signature("aaaaaaaaaaaa", title, 6), traits, [entry]
+    )
+    assert match.how == how
+    assert ("To avoid it" in match.sentence) == (how == "same")
+    decision = decide(
+        Verdict("wrong-result", "inductor", "values", "", responsible="torch"), [match]
+    )
+    assert decision.action == ("comment" if how == "same" else "new issue")
+
+
+def test_what_is_the_users_own_is_only_in_the_catalogues_of_the_user() -> None:
+    traits = dataclasses.replace(known_failures.traits_of_title(TITLE, FRAMES), responsible="user")
+    signature = Signature("aaaaaaaaaaaa", TITLE, 6)
+    of_team = dataclasses.replace(_entry(2), origin="/home/bob/catalogue")
+    found = known_failures.find_known_failures(signature, traits, [_entry(1), of_team])
+    assert [match.entry.issue for match in found] == ["pytorch/pytorch#2"]

@@ -98,7 +98,7 @@ def known(
         out.RESULTS.print_json({"schema": 1, "matches": [match.to_json() for match in matches]})
     else:
         print_matches(matches)
-    ctx.exit(0 if any(match.how != known_failures.SIMILAR for match in matches) else 1)
+    ctx.exit(0 if any(match.how not in known_failures.MAYBE for match in matches) else 1)
 
 
 def _is_path(text: str) -> bool:

@@ -47,6 +47,8 @@ def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
                 ]
             about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
             line(f"          {'; '.join(a for a in about if a)}")
+            if bug["decision"]:
+                line(f"          {out.one_line(bug['decision'])}")
             for sentence in bug["known"][:MAX_KNOWN]:
                 line(f"          {out.one_line(sentence)}")
             if bug["pack"]:

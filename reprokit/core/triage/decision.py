@@ -49,7 +49,7 @@ def decide(verdict: Verdict, known: Sequence[KnownMatch]) -> Decision:
     if why := responsibility.why_not_filed(verdict):
         return Decision(NOTHING, why)
     best = known[0] if known else None
-    if best is None or best.how == known_failures.SIMILAR or not best.entry.url:
+    if best is None or best.how in known_failures.MAYBE or not best.entry.url:
         return Decision(NEW_ISSUE)
     avoids = "; ".join(best.entry.workaround.splitlines())
     if best.how == known_failures.SAME:

@@ -14,22 +14,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.core.records.finding import Signature, identity_of_title
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.triage import likeness
 from reprokit.core.triage.likeness import Traits
 
-How = Literal["same", "likely", "similar"]
-"""The same signature, traits that almost agree, and traits of which many agree."""
+How = Literal["same", "likely", "similar", "family"]
+"""The same signature, traits that almost agree, traits of which many agree, and a signature that
+failures of several causes have.
+"""
 SAME: Final = "same"
 LIKELY: Final = "likely"
 SIMILAR: Final = "similar"
+FAMILY: Final = "family"
+MAYBE: Final = (SIMILAR, FAMILY)
+"""Matches that do not say that a failure is known."""
 MIN_LIKELY_SCORE = 0.9
 SHARED_SCORE = 0.95
 """The likeness of failures that share a signature with a failure that is known too."""
 VAGUE_SCORE = 0.8
 """The likeness of failures whose common signature many bugs have."""
+GENERIC_OPERATORS = frozenset(
+    "add sub mul div neg pow where copy copy_ clone empty full to convert_element_type cat stack"
+    " view reshape permute expand squeeze unsqueeze select slice index sum mean amax mm bmm addmm"
+    " any all constant_pad_nd".split()
+)
+"""Operators in most graphs: that a result is wrong there does not show one cause."""
 MAX_MATCHES = 5
 MIN_WORD_SCORE = 0.5
 FAILS, PASSES = "fails", "passes"
@@ -169,6 +181,12 @@ class KnownMatch:
         entry = self.entry
         facts = [entry.state] if entry.state != "unknown" else []
         facts += [text for text in (entry.versions, entry.component) if text]
+        if self.how == FAMILY:
+            facts = list(filter(None, (entry.versions, entry.component)))
+            return (
+                f"one of a family: {self.shared[0]}, as in {entry.issue} ({'; '.join(facts)}):"
+                f" {entry.title}"
+            )
         head = {SAME: "known", LIKELY: "probably known", SIMILAR: "similar"}[self.how]
         workaround = "; ".join(entry.workaround.splitlines())
         proof = f"works with {entry.workaround_proved}" if entry.workaround_proved else ""
@@ -226,9 +244,15 @@ def read_known_failure(document: object, origin: str = "") -> KnownFailure:
 def find_known_failures(
     signature: Signature, traits: Traits, entries: Iterable[KnownFailure]
 ) -> list[KnownMatch]:
-    """Return the entries that a failure matches, the best first, at most ``MAX_MATCHES``."""
+    """Return the entries that a failure matches, the best first, at most ``MAX_MATCHES``.
+
+    What is the user's own, or the machine's, is looked up in the catalogues of the user only.
+    """
     matches = []
+    is_own = traits.responsible not in (*UPSTREAM, "unknown", "")
     for entry in entries:
+        if is_own and not entry.origin:
+            continue
         best = max(
             (_match(entry, run, signature, traits) for run in entry.failing),
             key=lambda match: match.score,
@@ -243,9 +267,12 @@ def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Tr
     of_run = run.traits()
     is_other = is_vague(run.title) and likeness.is_of_other_kernel(traits, of_run)
     if (run.signature, run.algorithm) == (signature.id, signature.algorithm) and not is_other:
-        return _of_signature(entry, run)
+        return _of_signature(entry, run, traits)
     alike = likeness.compare_traits(traits, of_run)
     has_frames = bool(traits.frames and of_run.frames) and not is_vague(run.title)
+    family = _family_of(traits)
+    if family and of_run.operator == traits.operator and alike.score:
+        return KnownMatch(entry, FAMILY, min(alike.score, VAGUE_SCORE), (family,))
     how: How = LIKELY if alike.score >= MIN_LIKELY_SCORE and has_frames else SIMILAR
     differs = tuple(
         f"{name}: {ours} here, {theirs} there"
@@ -258,11 +285,29 @@ def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Tr
     return KnownMatch(entry, how, min(alike.score, 0.999), alike.shared, differs)
 
 
-def _of_signature(entry: KnownFailure, run: ProvedRun) -> KnownMatch:
+def _of_signature(entry: KnownFailure, run: ProvedRun, traits: Traits) -> KnownMatch:
     """Return the match of an entry with the same signature."""
+    if family := _family_of(traits):
+        return KnownMatch(entry, FAMILY, VAGUE_SCORE, (family,))
     if is_vague(run.title):
         return KnownMatch(entry, SIMILAR, VAGUE_SCORE, ("the signature, which many bugs have",))
     return KnownMatch(entry, SAME, 1.0, ("the signature",))
+
+
+def _family_of(traits: Traits) -> str:
+    """Return the name of the failures that have the signature of a wrong result in common; empty
+    if its operator is so rare that they have one cause.
+
+    All wrong results of one pass, or of one operator in most graphs, have the same signature.
+    """
+    if traits.kind != "wrong-result" or not traits.operator:
+        return ""
+    if traits.subsystem == "lowerings" and traits.operator not in GENERIC_OPERATORS:
+        return ""
+    what = "operator" if traits.operator in GENERIC_OPERATORS else "pass"
+    if not traits.subsystem:
+        what = "operator or the pass"
+    return f"wrong results of the {what} {traits.operator}"
 
 
 def _without_ambiguity(matches: list[KnownMatch]) -> list[KnownMatch]:
@@ -297,7 +342,7 @@ def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[Kn
         if found:
             return [KnownMatch(entry, SAME, 1.0, ("the issue",)) for entry in found]
     by_signature = [
-        _of_signature(entry, run)
+        _of_signature(entry, run, run.traits())
         for entry in entries
         for run in entry.failing
         if wanted and run.signature == wanted

@@ -57,6 +57,12 @@ class Traits:
     """The first operator whose result differs."""
     kernel: str = ""
     """The generated kernel that ran. Inductor names it after the operators that it computes."""
+    subsystem: str = ""
+    """The part of the compiler that has ``operator``, in the words of PyTorch's CompilerBisector:
+    ``lowerings``, ``post_grad_passes`` and others.
+    """
+    responsible: str = ""
+    """Who is responsible, one of ``parties.PARTIES``."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ def traits_of_failure(
         step or seen.first_rung,
         seen.departs,
         location.called_kernel(verdict.work.get("kernel", "")),
+        seen.departs_in,
+        verdict.responsible,
     )
 
 

@@ -207,6 +207,7 @@ class _BugTable:
             if night in self._index:
                 trend_of[self._index[night]] = tally["cells"]
         seen = [v["first"] for v in versions], [v["last"] for v in versions]
+        decision, known = bugs.decide_and_look_up(self._signatures.get(number, ()))
         return {
             "id": number,
             "status": now,
@@ -229,7 +230,8 @@ class _BugTable:
             "signatures": [
                 {"id": s["id"], "title": s["title"]} for s in self._signatures.get(number, [])
             ],
-            "known": bugs.known_sentences(self._signatures.get(number, ())),
+            "decision": decision,
+            "known": known,
             "trend": trend_of,
             "matrix": self._matrix(places),
             "history": self._history(row["kind"], places),

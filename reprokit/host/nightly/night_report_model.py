@@ -90,6 +90,8 @@ class BugReport(TypedDict):
     is_tonight: bool
     torch: list[str]
     signatures: list[SignatureTitle]
+    decision: str
+    """What to do instead of a new issue, as a clause; empty if there is nothing else to do."""
     known: list[str]
     """The known failures that it matches, one sentence each."""
     trend: list[int]

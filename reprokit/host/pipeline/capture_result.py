@@ -9,7 +9,6 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import Ablation
 from reprokit.core.growth import costs
-from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -63,15 +62,10 @@ class CaptureResult:
     """The entries of known failures; None for those of reprokit."""
 
     def known(self) -> list[KnownMatch]:
-        """Return the known failures that the failure matches, the best first.
-
-        What is the user's own, or the machine's, is looked up in the catalogues of the user only.
-        """
+        """Return the known failures that the failure matches, the best first."""
         if not kind_named(self.verdict.kind).is_failure:
             return []
         entries = catalogue_files.own_catalogue() if self.catalogue is None else self.catalogue
-        if self.verdict.responsible not in (*UPSTREAM, "unknown", ""):
-            entries = [entry for entry in entries if entry.origin]
         return known_failures.find_known_failures(self.signature, self._traits(), entries)
 
     def to_json(self) -> dict[str, Any]:

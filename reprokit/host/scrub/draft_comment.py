@@ -79,7 +79,7 @@ def _facts(
         if why := responsibility.why_not_filed(opened.verdict):
             is_known = who not in ("", "unknown")
             rows.append(f"Not a bug of PyTorch: {why}." if is_known else as_sentence(why))
-    rows += [match.sentence for match in known if match.how != known_failures.SIMILAR]
+    rows += [match.sentence for match in known if match.how not in known_failures.MAYBE]
     program, command = issue.program, issue.command
     if command.variables:
         settings = " ".join(f"{name}={value}" for name, value in command.variables.items())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprokit.core.records.finding import Signature, identity_of_title
+from reprokit.core.records.finding import Signature, Verdict, identity_of_title
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage import known_failures, likeness, status
+from reprokit.core.triage.decision import COMMENT, NOTHING, decide
 from reprokit.host.catalogue import catalogue_files
 from reprokit.host.nightly.ledger.database import Ledger
 
@@ -148,10 +150,8 @@ def _traits(ledger: Ledger) -> dict[int, list[likeness.Traits]]:
 
 def traits_from_json(fields: Mapping[str, Any]) -> likeness.Traits:
     """Return the traits in the JSON of a signature."""
-    texts = {
-        name: str(fields.get(name) or "")
-        for name in ("kind", "phase", "cause", "message", "rung", "operator", "kernel")
-    }
+    names = [field.name for field in dataclasses.fields(likeness.Traits) if field.name != "frames"]
+    texts = {name: str(fields.get(name) or "") for name in names}
     return likeness.Traits(**texts, frames=tuple(str(f) for f in fields.get("frames") or ()))
 
 
@@ -356,13 +356,25 @@ def last_night(ledger: Ledger) -> int:
     return int(row["id"] or 0) if row else 0
 
 
-def known_sentences(signatures: Iterable[sqlite3.Row]) -> list[str]:
-    """Return what the catalogue of known failures says about the signatures of a bug."""
+def decide_and_look_up(signatures: Iterable[sqlite3.Row]) -> tuple[str, list[str]]:
+    """Return what to do with a bug, as a clause that is empty for a new issue, and what the
+    catalogue of known failures says about its signatures.
+    """
     sentences: dict[str, None] = {}
+    actions: dict[str, None] = {}
     for row in signatures:
         signature = Signature(row["id"], row["title"], row["algorithm"])
         traits = traits_from_json(json.loads(row["traits"]))
         entries = catalogue_files.own_catalogue()
-        for match in known_failures.find_known_failures(signature, traits, entries):
-            sentences[match.sentence] = None
-    return [*sentences][:MAX_KNOWN]
+        matches = known_failures.find_known_failures(signature, traits, entries)
+        sentences |= dict.fromkeys(match.sentence for match in matches)
+        if traits.responsible:
+            verdict = Verdict(
+                traits.kind, traits.phase, traits.cause, "", responsible=traits.responsible
+            )
+            decision = decide(verdict, matches)
+            if decision.action == COMMENT:
+                actions[f"comment on {decision.url} instead of a new issue"] = None
+            elif decision.action == NOTHING:
+                actions[f"nothing to file: {decision.why}"] = None
+    return next(iter(actions), ""), [*sentences][:MAX_KNOWN]
