@@ -329,3 +329,22 @@ def test_public_names_are_unique() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+WITHOUT_QUOTES = {"target", "command", "word", "a", "b", "count", "new", "json.dumps(python)"}
+"""Expressions after the name of a program that need no quotes: numbers, fixed words, safe names."""
+_PROGRAM = re.compile(r"(?:^|[\s(`'\":])(?:reprokit|python|cd|tar|pip) (?:[\w./=-]+ )*$")
+
+
+@pytest.mark.parametrize("path", [*files("host"), *files("cli")], ids=name_of)
+def test_each_printed_command_is_quoted(path: Path) -> None:
+    """A path in a command line that a user copies may have a space or a quote."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        before = ""
+        for part in node.values if isinstance(node, ast.JoinedStr) else ():
+            if isinstance(part, ast.FormattedValue):
+                value = ast.unparse(part.value)
+                is_safe = value.startswith("shlex.") or value in WITHOUT_QUOTES or value.isupper()
+                is_safe |= value.startswith(("__version__", "ALGORITHM", "MIN_PIP"))
+                assert is_safe or not _PROGRAM.search(before), f"line {part.lineno}: {value}"
+            before += str(part.value) if isinstance(part, ast.Constant) else "{}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +245,7 @@ def read_request(
     if rest:
         raise BadInput(
             f"{target!r} is followed by {rest[0]!r}; write a command after two dashes: reprokit"
-            f" capture -- {target} {' '.join(rest)}"
+            f" capture -- {shlex.join([str(target), *rest])}"
         )
     if sum(x is not None for x in (target, model, command)) != 1:
         count = "more than one" if target or model or command is not None else "no"

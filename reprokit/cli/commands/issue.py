@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +75,8 @@ def issue(
     filing = issue_filing.prepare_filing(opened, matches)
     if not any(field.files for field in filing.fields):
         raise BadInput(
-            f"{pack} has no text for an issue; capture it again, or copy from reprokit show {pack}"
+            f"{pack} has no text for an issue; capture it again, or copy from reprokit show"
+            f" {shlex.quote(str(pack))}"
         )
     written = _write_texts(filing, output_dir) if output_dir else {}
     if as_json:
@@ -210,8 +212,8 @@ def _print_filing(filing: FormFiling, pack: Path, written: dict[str, str]) -> No
         )
     if not written:
         out.RESULTS.print_line(
-            f"reprokit show {pack} --file NAME prints one of these texts, --output-dir writes them"
-            " all."
+            f"reprokit show {shlex.quote(str(pack))} --file NAME prints one of these texts,"
+            " --output-dir writes them all."
         )
     own = "" if filing.begin_with else "Replace the comment at the start by your own sentence. "
     out.RESULTS.print_line(f"{own}Nothing was posted.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,7 +70,8 @@ def init(suite: Path, as_json: bool) -> None:
     if as_json:
         out.RESULTS.print_json({"schema": 1, "suite": str(suite)})
     else:
-        out.RESULTS.print_line(f"wrote {suite}; edit it, then run: reprokit nightly run {suite}")
+        command = shlex.join(["reprokit", "nightly", "run", str(suite)])
+        out.RESULTS.print_line(f"wrote {suite}; edit it, then run: {command}")
 
 
 @nightly.command()

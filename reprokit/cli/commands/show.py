@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -43,7 +44,8 @@ def show(pack: Path, name: str | None, catalogues: tuple[Path, ...], as_json: bo
     )
     if name is not None:
         if name not in contents.files:
-            raise BadInput(f"{pack} has no file {name!r}; reprokit show {pack} lists its files")
+            command = shlex.join(["reprokit", "show", str(pack)])
+            raise BadInput(f"{pack} has no file {name!r}; {command} lists its files")
         if contents.sizes[name] > MAX_SHOWN_BYTES:
             raise BadInput(
                 f"{name} has {contents.sizes[name]} bytes, and show prints at most"

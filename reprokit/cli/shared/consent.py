@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +32,8 @@ def require_consent(path: Path, is_agreed: bool, what: str = "") -> None:
     """
     if not is_agreed and not sys.stdin.isatty():
         usual = (
-            f"programs that a stranger may have written; read them (reprokit show {path} --file"
-            " NAME)"
+            "programs that a stranger may have written; read them (reprokit show"
+            f" {shlex.quote(str(path))} --file NAME)"
         )
         raise NoConsent(f"{path} has {what or usual} and add --yes to run them")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,7 +243,7 @@ def print_captured(captured: CaptureResult) -> None:
         row("not filed", decision.why)
         for because in (
             verdict.responsible_because
-            if verdict.responsible in ("user", "driver", "machine")
+            if verdict.responsible in ("user", "driver", "machine", "reprokit")
             else ()
         ):
             row("", because)
@@ -273,6 +274,6 @@ def next_command(captured: CaptureResult) -> str:
         return ""
     if captured.decision.action != NOTHING:
         if captured.unproven and not captured.repro_path:
-            return f"reprokit minimize {captured.run_path} --budget 900"
-        return f"reprokit issue {captured.pack_path}"
-    return f"reprokit show {captured.pack_path}"
+            return f"reprokit minimize {shlex.quote(str(captured.run_path))} --budget 900"
+        return f"reprokit issue {shlex.quote(str(captured.pack_path))}"
+    return f"reprokit show {shlex.quote(str(captured.pack_path))}"

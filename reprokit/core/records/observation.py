@@ -146,6 +146,14 @@ class Observation:
     run.
     """
     eager_detail: str = ""
+    plain: str = ""
+    """The same program in a process without reprokit: ``same`` or ``passes``; empty if that is not
+    known.
+    """
+    why_not_plain: str = ""
+    """Why it is not known, as a clause, where it matters."""
+    names_reprokit: str = ""
+    """What the evidence names of reprokit; empty if it names nothing."""
     answers: tuple[Answer, ...] = ()
     """The results of second, shorter runs."""
     comparison: Comparison | None = None

@@ -9,6 +9,7 @@ a folder, a gigabyte of zeros in a kilobyte.
 from __future__ import annotations
 
 import hashlib
+import shlex
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def locate_pack(path: Path) -> Path:
             ):
                 return pack
     raise BadInput(
-        f"{path} is a run directory without its pack; create the pack: reprokit pack {path}"
+        f"{path} is a run directory without its pack; create the pack: reprokit pack"
+        f" {shlex.quote(str(path))}"
     )
 
 

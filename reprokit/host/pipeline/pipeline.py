@@ -326,6 +326,14 @@ TRY_RECORDED = Step(
     may=_may_study,
     why_not=NOT_STUDIED,
 )
+RUN_PLAINLY = Step(
+    "run without reprokit",
+    study_steps.run_plainly,
+    study_steps.wants_plain_run,
+    "plain.json",
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 ABLATE = Step(
     "ablation",
     study_steps.ablate_failure,
@@ -371,6 +379,7 @@ LEAVE = (
     ABLATE_PROGRAM,
     MINIMIZE,
     TRY_RECORDED,
+    RUN_PLAINLY,
     ABLATE,
     COUNT,
     COLLECT,

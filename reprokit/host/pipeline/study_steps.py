@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from reprokit.core.experiments.ablation import Ablation
-from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.responsible import own_traces, ownership
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.observation import Observation
@@ -18,14 +18,19 @@ from reprokit.core.shared.contract import run_names
 from reprokit.host.experiments import ablate_command, run_ablation
 from reprokit.host.minimize import cases, locate
 from reprokit.host.minimize import minimization as reducer
+from reprokit.host.minimize.proofs import plain_runs, proof
 from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
 from reprokit.host.request.run_request import Request
-from reprokit.host.system import files, interrupts, private_names
+from reprokit.host.system import deletion, files, interrupts, private_names
 
 NO_WRONG_PART = "no recorded graph, and no self-contained source, gives the wrong results by itself"
 MAX_PROGRAM_CPU_S = 300.0
 """CPU seconds of a program that is compiled in other ways as a whole."""
+ENDS_A_PROGRAM = ("exception", "crash", "oom")
+"""Kinds of verdicts that end a process, with or without reprokit."""
+MIN_PLAIN_S, PLAIN_MULTIPLE = 60.0, 4.0
+"""The time of a run without reprokit: seconds, and times the time of the watched run."""
 NO_PARTS = "of a command, only a small program would be run again, and there is none"
 
 
@@ -196,6 +201,62 @@ def load_minimized(state: State) -> State | None:
         None
         if result is None
         else with_minimize_notes(dataclasses.replace(state, minimized=result))
+    )
+
+
+def wants_plain_run(state: State) -> bool:
+    """Return True for a failure that was seen only under reprokit: no repro is proved, and it is
+    one of a command, or its evidence names something of reprokit.
+    """
+    request, result = state.request, state.minimized
+    if state.verdict.kind not in ENDS_A_PROGRAM or not state.has_run or request.attached_pid:
+        return False
+    if request.gpu is not None or state.seen.has_fake_tensors or state.seen.stage:
+        return False
+    if result is not None and result.is_proved:
+        return False
+    return (state.is_command and request.minimizes) or bool(_trace_of_reprokit(state))
+
+
+def run_plainly(state: State) -> State:
+    """Run the program once without reprokit, and once more if it passes."""
+    case, plain, why = state.study.case_for(state), "", ""
+    if case.source:
+        state.callbacks.say("running the program without reprokit")
+        plain, why = _plain_end(state, case)
+    else:
+        because = f": {case.why_no_source}" if case.why_no_source else ""
+        why = f"a command is run only once{because}" if state.is_command else "it has no source"
+    seen = dataclasses.replace(
+        state.seen, plain=plain, why_not_plain=why, names_reprokit=_trace_of_reprokit(state)
+    )
+    return dataclasses.replace(state, seen=seen)
+
+
+def _plain_end(state: State, case: cases.MinimizeCase) -> tuple[str, str]:
+    """Return ``same`` or ``passes`` for the program without reprokit, or why that is not known."""
+    folder = state.run_path / "plain"
+    deletion.delete_path(folder, inside=state.run_path)
+    folder.mkdir()
+    with interrupts.allowed():
+        file = files.write_atomically(folder / run_names.REPRO_FILE, case.source)
+        runs = plain_runs.PlainRuns(case.python, file, folder, None)
+        limit_s = MIN_PLAIN_S + PLAIN_MULTIPLE * state.seen.seconds
+        (ending,), _ = runs.run(1, limit_s, 1, has_eager=False)
+        if ending.status == 0:  # a failure that is rare may not occur
+            (ending,), _ = runs.run(1, limit_s, 1, has_eager=False)
+    if ending.status == 0:
+        return "passes", ""
+    if own_traces.is_same_end(state.seen, ending.status, ending.link):
+        return "same", ""
+    end = private_names.get_redactor().redact_text(proof.describe_end(ending))
+    return "", f"alone, the program ends with {end}"
+
+
+def _trace_of_reprokit(state: State) -> str:
+    path = str(state.run_path)
+    return own_traces.trace_of_reprokit(
+        state.seen, (path, private_names.get_redactor().redact_text(path))
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ def parse_target(words: str) -> Target:
         if words.endswith(".py"):
             raise BadInput(
                 f"{words} names a file but no factory; write {words}:FACTORY, or run the program:"
-                f" reprokit capture -- python {words}"
+                f" reprokit capture -- python {shlex.quote(words)}"
             )
         near = difflib.get_close_matches(words, ZOO, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}? " if near else ""

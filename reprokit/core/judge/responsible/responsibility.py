@@ -6,6 +6,7 @@ issue, labels, ``reprokit issue``) uses this module.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from reprokit.core.judge.hangs import ranks
@@ -46,6 +47,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     if verdict.cause == simulation_gaps.CAUSE:
         return Responsible("reprokit", (verdict.reason,), verdict.detail)
     questions = (
+        _reprokit,
         _machine,
         cache_questions.damaged_file,
         cache_questions.stale_key,
@@ -68,7 +70,24 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     )
     answers = (question(verdict, seen) for question in questions)
     first = next((answer for answer in answers if answer is not None), None)
-    return first or Responsible("torch", (_torch_evidence(verdict, seen),))
+    first = first or Responsible("torch", (_torch_evidence(verdict, seen),))
+    if seen.why_not_plain and not seen.names_reprokit:
+        return dataclasses.replace(first, because=(*first.because, _not_plain(seen)))
+    return first
+
+
+def _reprokit(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a failure that the program does not have without reprokit."""
+    names = f" Its evidence names {seen.names_reprokit}." if seen.names_reprokit else ""
+    if seen.plain == "passes":
+        return Responsible("reprokit", (f"Without reprokit the program passes.{names}",))
+    if names and not seen.plain:
+        return Responsible("unknown", (names.strip(), _not_plain(seen)))
+    return None
+
+
+def _not_plain(seen: Observation) -> str:
+    return f"No run without reprokit shows the failure: {seen.why_not_plain or 'there was none'}."
 
 
 def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -209,7 +209,7 @@ def prove_program(
     )
     eager_end = ""
     if eager is not None:
-        eager_end = "passes" if eager.status == 0 else _describe(eager)
+        eager_end = "passes" if eager.status == 0 else describe_end(eager)
     return dataclasses.replace(
         _proof_of_watched(text, judged, tried, limits),
         runs=len(endings),
@@ -217,7 +217,7 @@ def prove_program(
         eager=eager_end,
         seconds=tuple(e.seconds for e in endings),
         asserts=kind_named(kind).is_silent and hits > 0,
-        instead=_describe(missed[0]) if missed else "",
+        instead=describe_end(missed[0]) if missed else "",
         needs=needs,
         changed=changed,
         traceback=shown.traceback if shown else "",
@@ -244,7 +244,7 @@ def _proof_of_watched(text: str, judged: CandidateResult, tried: int, limits: Pr
     if judged.answer == same_failure.SAME:
         return proof
     watched = _ending_of(judged)
-    instead = "passes" if judged.answer == same_failure.PASSES else _describe(watched)
+    instead = "passes" if judged.answer == same_failure.PASSES else describe_end(watched)
     return dataclasses.replace(
         proof, instead=instead, needs=stand_alone.missing_dependency(watched.link)
     )
@@ -301,7 +301,7 @@ def _ending_of(judged: CandidateResult) -> ProgramEnd:
     )
 
 
-def _describe(ending: ProgramEnd) -> str:
+def describe_end(ending: ProgramEnd) -> str:
     if ending.link is not None:
         message = " ".join(ending.link.message.split())
         return f"{ending.link.type}: {cuts.cut_head(message, 200)}"
