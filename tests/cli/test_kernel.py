@@ -194,3 +194,17 @@ def test_a_file_that_is_not_a_kernel_is_refused(write: Any, tmp_path: Path) -> N
         done = reprokit("kernel", *words)
         assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err
     assert os.access(add, os.R_OK)
+
+
+@pytest.mark.real
+def test_an_interpreter_without_triton_is_refused(write: Any, tmp_path: Path) -> None:
+    """Not a defect of reprokit: Triton is not a dependency of every torch."""
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "triton.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'triton'\", name='triton')"
+    )
+    environ = clean_environ(PYTHONPATH=str(tmp_path / "absent"))
+    done = reprokit("kernel", write("add.py", ADD), "--arch", "sm_90a", env=environ)
+    assert done.status == 2, done.out + done.err
+    line = done.err.strip().splitlines()[-1]
+    assert "No module named 'triton'; install Triton there" in line

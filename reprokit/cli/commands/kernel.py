@@ -77,7 +77,9 @@ def kernel(
       reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas cuda/bin/ptxas
     """
     from reprokit.core.experiments import nvidia_architectures
+    from reprokit.core.shared.errors import BadInput
     from reprokit.host.experiments import kernel_matrix
+    from reprokit.host.probe.client import ServerLost
     from reprokit.host.system import interrupts
 
     path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
@@ -98,6 +100,11 @@ def kernel(
                 )
             except KeyboardInterrupt:
                 ctx.exit(130)
+            except ServerLost as problem:
+                raise BadInput(
+                    f"{checked} cannot compile kernels: {problem}; install Triton there, or"
+                    " name a different interpreter with --python"
+                ) from problem
     if as_json:
         out.RESULTS.print_json(to_json(matrix, versions))
     else:

@@ -246,10 +246,13 @@ def find_known_failures(
 ) -> list[KnownMatch]:
     """Return the entries that a failure matches, the best first, at most ``MAX_MATCHES``.
 
-    What is the user's own, or the machine's, is looked up in the catalogues of the user only.
+    What is the user's own, or the machine's, is looked up in the catalogues of the user only. A
+    recompile that a value of the program causes is a limit of Dynamo, which is known with what
+    avoids it.
     """
     matches = []
-    is_own = traits.responsible not in (*UPSTREAM, "unknown", "")
+    is_limit = traits.kind in ("recompile-limit", "recompile-storm")
+    is_own = traits.responsible not in (*UPSTREAM, "unknown", "") and not is_limit
     for entry in entries:
         if is_own and not entry.origin:
             continue

@@ -23,8 +23,13 @@ from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
-_OF_VALUE = re.compile(r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch).* == ")
-"""A guard on the value of a Python object: ``L['self'].step == 3``."""
+_OF_VALUE = re.compile(
+    r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch)"
+    r"(?!.*(?:tensorify|please file a bug)).* == "
+)
+"""A guard on the value of a Python object: ``L['self'].step == 3``. Dynamo's own specialization of
+a float, which it then names, is not meant.
+"""
 _DRIVER = re.compile(
     r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
     r" error|system not yet"
