@@ -24,7 +24,6 @@ from reprokit.core.redaction.rules.rule import Rule
 from reprokit.core.redaction.rules.secret_places import Span
 from reprokit.core.redaction.rules.secret_values import (
     is_name_of_layer,
-    is_name_of_pass,
     is_own_name,
     is_plain_setting,
 )
@@ -320,7 +319,7 @@ class Redactor:
 
     def _secret(self, sure: str, name: str, value: str) -> str:
         """Redact the value of a key that may hold a secret."""
-        if len(value) < 4 or is_plain_setting(value, sure) or is_name_of_pass(name, value):
+        if len(value) < 4 or is_plain_setting(name, value, sure):
             return value
         if sure == secret_names.KEY and not (table.is_secret_entry(name, value)):
             return self.redact_text(value)

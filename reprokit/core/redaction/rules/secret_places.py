@@ -176,10 +176,7 @@ def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[S
         and not secret_names.asks_for_secret(name)
     ):
         value = match.group("secret") or match.group("whole")
-        if not (
-            secret_values.is_plain_setting(value, sure)
-            or secret_values.is_name_of_pass(name, value)
-        ):
+        if not secret_values.is_plain_setting(name, value, sure):
             if sure != KEY or secret_names.looks_secret(value):
                 yield _span(match)
             return

@@ -22,12 +22,13 @@ _ARTICLE = re.compile(
 )
 
 
-def is_plain_setting(value: str, sure: str) -> bool:
-    """Return whether a value is a setting, such as a number or ``true``, and not a password of
-    digits.
+def is_plain_setting(name: str, value: str, sure: str) -> bool:
+    """Return whether a value is a setting, such as a number, ``true`` or the name of a pass, and
+    not a password of digits.
     """
     is_password = sure == PASSWORD and secret_names.is_number(value)
-    return not_private.is_setting_value(value) and not is_password
+    is_setting = not_private.is_setting_value(value) and not is_password
+    return is_setting or is_name_of_pass(name, value)
 
 
 _NAME_OF_PASS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)*")
@@ -61,7 +62,7 @@ def is_secret_text(match: re.Match[str], name: str, sure: str) -> bool:
     secrets or a description.
     """
     value = match.group("secret")
-    if is_plain_setting(value, sure) or is_name_of_pass(name, value):
+    if is_plain_setting(name, value, sure):
         return False
     if len(value) < 4 and not (sure == PASSWORD and match.group("sign")):
         return False
