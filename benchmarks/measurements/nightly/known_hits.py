@@ -5,7 +5,9 @@ python -m benchmarks run known_hits [--sightings FILE ...]
 The sightings are those that collect_sightings recorded: known bugs in other host models, sizes and
 versions of torch than the programs of the catalogue. Bugs without a public issue, which are planted
 or made, have no entry and must not be called known. A hit is a sighting whose issue is among the
-named ones; a false hit is one for which a wrong issue is called known or probably known.
+named ones; a false hit is one for which a wrong issue is called known or probably known. The last
+rows are the failures of the catalogue's own programs, each compared with the other entries, so
+nothing may be called known.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from reprokit.core.records.finding import Signature
 from reprokit.core.triage import known_failures, traits
+from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
 from ...harness import show_progress
@@ -25,6 +29,8 @@ from .grouping import KINDS, add_options, read_sightings
 
 ISSUES = {"jacfwd-dynamic-fw-primal": ("160508", "183015")}
 """Label of a bug -> the issues that report it: forward mode hits the same assertion in each."""
+ONE_BUG = (frozenset({"160508", "183015"}), frozenset({"182649", "182651"}))
+"""Issues that report the same assertion of the same function of the compiler."""
 COLUMNS = (
     Column("sightings", "sightings"),
     Column("number", "number"),
@@ -45,6 +51,31 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     yield _row("all", [count for _, count in counts])
     for name, kinds in KINDS.items():
         yield _row(name, [count for kind, count in counts if kind in kinds])
+    entries = catalogue_files.own_catalogue()
+    left_out = [
+        (entry.kind, count) for entry in entries for count in _without_entry(entry, entries)
+    ]
+    yield _row("without their entry: all", [count for _, count in left_out])
+    for name, kinds in KINDS.items():
+        if rows := [count for kind, count in left_out if kind in kinds]:
+            yield _row(f"without their entry: {name}", rows)
+
+
+def _without_entry(entry: KnownFailure, entries: Sequence[KnownFailure]) -> Iterator[Counter[str]]:
+    """Yield what the other entries say about each failure of an entry's program."""
+    number = entry.issue.rpartition("#")[2]
+    same = next((group for group in ONE_BUG if number in group), {number})
+    others = [other for other in entries if other.issue.rpartition("#")[2] not in same]
+    for run in entry.failing:
+        signature = Signature(run.signature, run.title, run.algorithm)
+        matches = known_failures.find_known_failures(signature, run.traits(), others)
+        how = matches[0].how if matches else ""
+        found = Counter(
+            false_known=how == known_failures.SAME, false_likely=how == known_failures.LIKELY
+        )
+        if found["false_known"] or found["false_likely"]:
+            show_progress(f"{entry.issue} with {run.torch} is called {matches[0].sentence}")
+        yield found
 
 
 def _count_matches(sighting: dict[str, object]) -> Counter[str]:
@@ -62,7 +93,7 @@ def _count_matches(sighting: dict[str, object]) -> Counter[str]:
     found = Counter(
         public=any(entry.issue in issues for entry in entries),
         hits=bool(right),
-        known=bool(right) and right[0].how != known_failures.SIMILAR,
+        known=bool(right) and right[0].how not in known_failures.MAYBE,
         false_known=is_wrong and best is not None and best.how == known_failures.SAME,
         false_likely=is_wrong and best is not None and best.how == known_failures.LIKELY,
     )

@@ -49,6 +49,8 @@ WORKS = "works"
 _ISSUE = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)?#?(?P<number>\d{3,7})")
 _NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?#\d{1,7}")
 """An issue on GitHub, or a bug of a ledger: ``ledger#12``."""
+_GENERATED = ("<generated>", "torch/_inductor/runtime/runtime_utils.py:assert_")
+"""Generated code, and the functions with which it checks sizes and strides since torch 2.14."""
 _WORD = re.compile(r"[a-z0-9_]{3,}")
 
 
@@ -323,11 +325,11 @@ def _without_ambiguity(matches: list[KnownMatch]) -> list[KnownMatch]:
 
 def is_vague(title: str) -> bool:
     """Return whether many bugs have this signature: it names no place in the compiler or in the
-    program, or only generated code.
+    program, or only generated code and the checks that it calls.
     """
     parts = identity_of_title(title)
     places = [place for place in parts.place.split(" < ") if place]
-    return all(place.startswith("<generated>") for place in places)
+    return all(place.startswith(_GENERATED) for place in places)
 
 
 def search_known_failures(text: str, entries: Sequence[KnownFailure]) -> list[KnownMatch]:
