@@ -33,11 +33,15 @@ _QUOTE = r"\\*[\"']?"
 _LINE = r"[^\n]{0,300}?"
 
 
+_IN_QUOTES = rf"(?<=')(?!{MARK})[^'\n]{{3,200}}(?=')|(?<=\")(?!{MARK})[^\"\n]{{3,200}}(?=\")"
+"""A value with spaces."""
+
+
 def _flag(
     name: str, programs: str, flags: str, value: str = "", hints: tuple[str, ...] = ()
 ) -> SecretPlace:
     """Return the position after a flag of some programs, with or without white space between."""
-    body = value or rf"(?P<secret>{_WORD}{{3,}})"
+    body = value or rf"(?P<secret>{_IN_QUOTES}|{_WORD}{{3,}})"
     pattern = rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
     return SecretPlace(
         name, hints or tuple(p.replace("\\", "") for p in programs.split("|")), pattern
@@ -76,6 +80,13 @@ PLACES: tuple[SecretPlace, ...] = (
         rf"[?&;](?:[\w.-]{{0,40}}[_.-])?(?:{_PARAMETERS})=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{8,}})", re.IGNORECASE),
     SecretPlace("URL parameter", _EQUALS,
         rf"[?&][\w.-]{{0,30}}(?:Token|Key|Secret|Signature|Password|token|apikey|passwd|password)=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{4,}})"),
+    SecretPlace("default of an option", ("default",),
+        rf"[\"']--?[\w-]*(?:password|passwd|passphrase|secret)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)[^\"'\n]{{4,200}})[\"']", re.IGNORECASE),
+    SecretPlace("default of an option", ("default",),
+        rf"[\"']--?[\w-]*(?:token|api[_-]?key|access[_-]?key)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)(?=[^\"'\n]{{0,80}}\d)[\w.+/=-]{{6,200}})[\"']", re.IGNORECASE),
+    SecretPlace("Kubernetes Secret", ("kind: secret",),
+        rf"kind:[ \t]*Secret\b(?:\n(?!---)[^\n]{{0,200}}){{0,12}}?\n(?:data|stringData):[ \t]*\n(?P<secret>(?:[ \t]+(?!{MARK})[^\n]{{1,4000}}(?:\n|$)){{1,40}})", re.IGNORECASE, is_near=False),
+    SecretPlace("URL parameter", ("x-amz-",), rf"\bX-Amz-(?:Signature|Credential|Security-Token)[ \t]*[=:][ \t]*(?P<secret>{_WORD}{{8,}})", re.IGNORECASE),
     SecretPlace("netrc line", ("machine",), rf"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<secret>(?!{MARK})\S+)"),
     SecretPlace("netrc line", ("login",), rf"\blogin\s+\S+\s+password\s+(?P<secret>(?!{MARK})\S+)"),
     SecretPlace("pgpass line", (":5432:", ":*:"), rf"(?<![\w.*/-])[\w.*-]{{1,80}}:(?:\d{{4,5}}|\*):[\w*-]{{1,60}}:[\w*-]{{1,60}}:(?P<secret>(?!{MARK})\S{{4,}})"),

@@ -68,7 +68,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 "home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)
             )
         )
-    folder = r"(?:/[\w.-]{1,40}){0,3}?/(?:home|homes|home\d|Users|users)"
+    folder = r"(?:/[\w.-]{1,40}){0,5}?/(?:home|homes|home\d|Users|users)"
     rules += [
         make_rule(
             "home",
@@ -153,13 +153,14 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 is_near=True,
             )
         )
-    inner = "internal intranet corp lan localdomain".split()
+    rules += _names_by_place()
+    inner = "internal intranet corp lan localdomain home.arpa".split()
     rules.append(
         make_rule(
             "host",
             # a label with a dash, or at least three labels: obj.internal is an attribute
-            r"(?<![\w./-])(?!(?:self|cls|torch|this)\.)(?P<secret>(?:[a-z0-9]+-[a-z0-9-]*|[a-z0-9]+(?=\.[a-z0-9-]+\.))(?:\.[a-z0-9-]+)*"
-            rf"\.(?:{'|'.join(inner)}))\b(?![(\w])",
+            r"(?:(?<![\w./-])|(?<=://))(?!(?:self|cls|torch|this)\.)(?P<secret>(?:[a-z0-9]+-[a-z0-9-]*|[a-z0-9]+(?=\.[a-z0-9-]+\.))(?:\.[a-z0-9-]+)*"
+            rf"\.(?:{'|'.join(map(re.escape, inner))}))\b(?![(\w])",
             tuple(f".{name}" for name in inner),
             _is_attribute,
             flags=re.IGNORECASE,
@@ -181,7 +182,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         ),
         make_rule(
             "host",
-            r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER)=(?P<secret>(?!<)[^\s\"',;]+)",
+            r"\bSLURM\w*(?:NODELIST|NODENAME|HOST|_USER|_ACCOUNT)=(?P<secret>(?!<)[^\s\"',;]+)",
             ("slurm",),
         ),
         make_rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
@@ -208,6 +209,59 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         ),
     ]
     return rules
+
+
+def _names_by_place() -> list[Rule]:
+    """Make the rules for users and hosts of any machine, at positions where only they can be."""
+    name = rf"(?P<secret>(?!{MARK}|root\b)[A-Za-z_][\w.-]{{1,31}})"
+    end = r"(?=$|[\s\"',;])"
+    rows = (
+        # an environment
+        (
+            "user",
+            rf"(?m:^|(?<=[\s\"']))(?:USER|LOGNAME|SUDO_USER|USERNAME)={name}{end}",
+            ("user", "logname"),
+        ),
+        (
+            "user",
+            rf"\bGIT_(?:AUTHOR|COMMITTER)_NAME=[\"']?(?P<secret>(?!{MARK})[^\n\"'=]{{2,60}}?)(?=$|[\n\"']|\s\w+=)",
+            ("git_",),
+        ),
+        (
+            "host",
+            rf"(?m:^|(?<=[\s\"']))(?:HOSTNAME|COMPUTERNAME)=(?!localhost\b){name}{end}",
+            ("hostname", "computername"),
+        ),
+        # the prompt of a shell: [alice@node17 work]$
+        ("user", rf"\[{name}(?=@[\w.<>-]{{1,80}} [^\]\n]{{1,80}}\][$#%])", ("@",)),
+        (
+            "host",
+            rf"\[(?:[\w.-]{{1,32}}|{MARK})@(?P<secret>(?!{MARK})[A-Za-z0-9][\w.-]{{0,80}})(?= [^\]\n]{{1,80}}\][$#%])",
+            ("@",),
+        ),
+        # folders that programs name after the user
+        ("user", rf"\b(?:torchinductor|ray)_{name}(?=/)", ("torchinductor_", "ray_")),
+        # the output of id, ls and ssh
+        ("user", rf"\b[ug]id=\d{{1,9}}\({name}(?=\))", ("id=",)),
+        ("user", rf"(?m:^)[-dlbcps][rwxsStT-]{{9}}[.+@]? +\d+ {name}(?= )", ("rw", "r-x")),
+        ("user", rf"\blogin(?: as:)? {name}(?= password\b|$)", ("login ",)),
+        # folders of users on shared disks
+        (
+            "home",
+            rf"{_BEFORE_PATH}(?P<secret>/(?:scratch|fsx)/(?!{MARK})[A-Za-z_][\w.-]{{2,31}})(?=/)",
+            ("/scratch/", "/fsx/"),
+        ),
+    )
+    return [
+        make_rule(kind, pattern, hints, _is_path_word, is_near=True)
+        for kind, pattern, hints in rows
+    ]
+
+
+def _is_path_word(match: re.Match[str]) -> bool:
+    """Return whether a name by its place is a common folder, and not a user."""
+    last = match["secret"].rpartition("/")[2].lower()
+    return last in _PATH_WORDS or last.rstrip("s") in _PATH_WORDS
 
 
 def _is_attribute(match: re.Match[str]) -> bool:

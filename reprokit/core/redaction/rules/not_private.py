@@ -15,9 +15,9 @@ _SETTING = re.compile(
 
 def is_setting_value(value: str) -> bool:
     """Return whether a value cannot be a secret: numbers, constants, types, shapes, special tokens
-    of tokenizers.
+    of tokenizers, keys of a process group's store.
     """
-    return _SETTING.fullmatch(value) is not None
+    return _SETTING.fullmatch(value) is not None or value.startswith("default_pg/")
 
 
 _DOMAINS = frozenset(

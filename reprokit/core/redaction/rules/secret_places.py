@@ -76,7 +76,7 @@ _CELL = re.compile(
 _PLIST = re.compile(
     rf"</key>\s{{0,40}}<(?:string|data)>\s{{0,40}}(?P<secret>(?!{MARK})[^<>]{{4,4000}}?)\s{{0,40}}</"
 )
-_BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|[ \t]+|=)"
+_BETWEEN = r"(?:\\*[\"'][ \t]*,?\s{0,8}\\*[\"']|(?:[ \t]+|=)(?:\\\n[ \t]*)?)"
 _FLAGGED = re.compile(
     rf"{_BETWEEN}(?:(?P<quote>[\"'])(?P<whole>(?!{MARK})[^\"'\n]{{4,}})|(?P<secret>(?!{MARK}|--)[^\s\"'`<>\\]{{4,}}))"
 )

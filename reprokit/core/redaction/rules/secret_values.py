@@ -51,8 +51,10 @@ def is_name_of_pass(name: str, value: str) -> bool:
     if _last(name) != "pass" or secret_names.name_sureness(name) == PASSWORD:
         return False
     parts = [part.lower() for part in _PARTS_OF_NAME.findall(value)]
-    if len(parts) < 2 or len(value) > 80 or not _NAME_OF_PASS.fullmatch(value):
+    if len(value) > 80 or not _NAME_OF_PASS.fullmatch(value):
         return False
+    if len(parts) < 2:
+        return value in _WORDS_OF_PASSES
     known = sum(len(p) for p in parts if p in torch_words.WORDS or p in _WORDS_OF_PASSES)
     return known >= _MIN_KNOWN * sum(map(len, parts))
 

@@ -86,6 +86,17 @@ def make_rules(private: PrivateNames) -> list[Rule]:
     # the redactor skips the second search if the first one finds nothing
     rules += [_places()] * 2
     rules.append(Rule((), secret_places.find_named_secrets))
+    # the value of a secret variable begins with a token of a known format, and is longer
+    rules.append(
+        make_rule(
+            "token",
+            r"(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASS)\w{0,20}[\"']?[ \t]*[=:][ \t]*[\"']?"
+            r"<(?:token|key)-\d+>(?P<secret>[^\s\"'`,;<>(){}\[\]]{2,})",
+            ("<token-", "<key-"),
+            flags=re.IGNORECASE,
+            is_near=True,
+        )
+    )
     rules += [*_addresses(), *machine_names.machine_rules(private)]
     rules.append(Rule((), random_words.find_random_words, is_guess=True, is_by_form=True))
     return [*rules, *(make_rule("cut", pattern, ("<<cut ",)) for pattern in _EDGES)]
@@ -119,6 +130,9 @@ def _tokens() -> Rule:
 _BEGINS = r"(?:(?<![a-z0-9+.-])|(?<=^[-+])|(?<=\n[-+]))"
 """The sign of a diff line may be before a word."""
 _CREDENTIALS = (
+    # a password with an at sign and a slash after it
+    rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK})[^\s/@:?#\"'<>]{{0,80}}:[^\s/@\"'<>]{{1,100}}@[^\s./@:\"'<>]{{1,60}}/[^\s@\"'<>]{{1,100}})"
+    r"@(?=[\w.-]{1,100}(?::\d+)?(?:[/?#\s\"',;)\]]|$))",
     # up to the last @ before the path
     rf"{_BEGINS}[a-z][a-z0-9+.-]{{0,20}}://(?P<secret>(?!{MARK}@)[^\s/?#\"'<>]{{1,400}})@",
     # a password with a slash or a question mark
@@ -151,6 +165,13 @@ def _addresses() -> list[Rule]:
             (":",),
             not_private.is_no_mac,
             part=":[0-9A-Fa-f]{2}:",
+            is_by_form=True,
+        ),
+        make_rule(
+            "mac",
+            r"(?<![\w-])(?P<secret>(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2})(?![\w-])",
+            ("-",),
+            part="-[0-9A-Fa-f]{2}-",
             is_by_form=True,
         ),
         make_rule(

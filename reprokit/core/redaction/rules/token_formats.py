@@ -179,6 +179,7 @@ FORMATS: tuple[TokenFormat, ...] = (
     TokenFormat("Sonar token", ("squ_", "sqp_", "sqa_"), r"sq[upa]_[a-f0-9]{40}", _WORD),
     TokenFormat("Sourcegraph token", ("sgp_", "slk_"), r"(?:sgp_(?:(?:[a-fA-F0-9]{16}|local)_)?|slk_)[a-fA-F0-9]{40,}"),
     TokenFormat("Square token", ("sq0", "EAAA"), r"(?:sq0(?:atp|csp|idp)-[\w-]{22,}|(?<![A-Za-z0-9+/])EAAA[\w-]{22,60})"),
+    TokenFormat("SSH public key", ("AAAA",), r"AAAA[A-Za-z0-9+/]{60,}={0,3}", r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-\S{4,40}@openssh\.com)\s{1,4}"),
     TokenFormat("Stripe key", ("k_live", "k_test", "k_prod", "whsec_"), r"(?:[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{24,})"),
     TokenFormat("Supabase key", ("sbp_", "sb_"), r"(?:sbp_[a-f0-9]{40}|sb_(?:secret|publishable)_[\w-]{20,})"),
     TokenFormat("Tailscale key", ("tskey-",), r"tskey-[a-z]+-[A-Za-z0-9]{8,}(?:-[A-Za-z0-9]{16,})?"),
