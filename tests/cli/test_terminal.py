@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
     repro.write_text(PROGRAM)
     result = CaptureResult(
         Verdict(kind, "codegen", "KeyError", "KeyError was raised."),
-        Signature("f2a31f6560dd", "exception: codegen | KeyError", 8),
+        Signature("70c2278d7dd8", "exception: codegen | KeyError", 8),
         Observation(),
         folder,
         pack_path=folder / "it.tar.gz",
@@ -65,7 +66,8 @@ def test_a_capture_ends_with_the_repro_and_one_command(
 ) -> None:
     """The output ends with the text of the repro, the total time, and the next command."""
     print_capture.print_captured(captured(tmp_path))
-    end = f"\n{PROGRAM}\ntotal      96 s\nnext       reprokit issue {tmp_path}/it.tar.gz\n"
+    command = shlex.join(["reprokit", "issue", str(tmp_path / "it.tar.gz")])
+    end = f"\n{PROGRAM}\ntotal      96 s\nnext       {command}\n"
     assert capsys.readouterr().out.endswith(end)
 
 
@@ -73,8 +75,8 @@ def test_a_capture_ends_with_the_repro_and_one_command(
     ("more", "command"),
     [
         ({"kind": "ok"}, ""),
-        ({"decision": UNDECIDED}, "reprokit show {0}/it.tar.gz"),
-        ({"repro_path": None, "unproven": "no time"}, "reprokit minimize {0} --budget 900"),
+        ({"decision": UNDECIDED}, "reprokit show FOLDER/it.tar.gz"),
+        ({"repro_path": None, "unproven": "no time"}, "reprokit minimize FOLDER --budget 900"),
         ({"pack_path": None}, ""),
     ],
 )
@@ -85,4 +87,5 @@ def test_the_next_command_fits_the_result(
     shown.
     """
     result = captured(tmp_path, **{"kind": "exception", **more})  # type: ignore[arg-type]
-    assert print_capture.next_command(result) == command.format(tmp_path)
+    words = [word.replace("FOLDER", str(tmp_path)) for word in command.split()]
+    assert print_capture.next_command(result) == shlex.join(words)

@@ -41,7 +41,7 @@ MARKUP = st.sampled_from(
         "org/repo#12",
         "GH-1",
         "deadbeef1",
-        "f2a31f6560ddf2a31f6560ddf2a31f6560ddabcd",
+        "70c2278d7dd870c2278d7dd870c2278d7dd8abcd",
         "![i](http://evil.example/x.png)",
         "[a](javascript:alert(1))",
         "[a]: http://evil.example",

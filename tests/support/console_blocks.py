@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,9 @@ def run_command(command: str, folder: Path, **variables: str) -> str:
 
 def show_as_home(text: str, folder: Path) -> str:
     """Return a text with ``HOME`` instead of the folder."""
+    quoted = shlex.quote(f"{folder}/")
+    if quoted.endswith("'"):  # in a command, where HOME needs no quotes
+        text = re.sub(rf"{re.escape(quoted[:-1])}([^'\n]*)'", rf"{HOME}/\1", text)
     return text.replace(str(folder), HOME)
 
 

@@ -48,6 +48,9 @@ def compile(*words, **options):
 torch.compile = compile
 """
 NO_COMPILE = {"TORCHDYNAMO_DISABLE": "1", "TORCH_COMPILE_DISABLE": "1"}
+LOGS = {"recompile-limit": "recompiles", "graph-break": "graph_breaks"}
+SHOWN_IN_LOG = {"recompile-limit": "recompile_limit", "graph-break": "Graph break"}
+"""Of kinds that do not end a program: the log of torch that shows them, and its words."""
 CONDITIONS: dict[str, tuple[str, dict[str, str]]] = {
     "vector instructions": ("import torch._inductor.config as c; c.cpp.simdlen = 0", {}),
     "OpenMP threads": ("", {"OMP_NUM_THREADS": "2"}),
@@ -86,7 +89,13 @@ class Drafted:
     ) -> ChildResult:
         """Run a file with Python alone, and with code before it."""
         with tempfile.TemporaryDirectory(prefix="claims-") as cache:
-            environ = {**self.environ, "TORCHINDUCTOR_CACHE_DIR": cache, **(variables or {})}
+            logs = {"TORCH_LOGS": LOGS[self.entry.kind]} if self.entry.kind in LOGS else {}
+            environ = {
+                **self.environ,
+                "TORCHINDUCTOR_CACHE_DIR": cache,
+                **logs,
+                **(variables or {}),
+            }
             words = ["-c", f"{before}\n{RUNS_FILE}", str(file)] if before else [str(file)]
             return run_child(
                 [sys.executable, *words], environ=environ, cwd=file.parent, limit_s=RUN_LIMIT_S
@@ -292,6 +301,8 @@ def _of_condition(drafted: Drafted, alone: ChildResult, condition: str) -> Check
 def _fails(done: ChildResult, entry: KnownFailure) -> bool:
     if entry.kind == "crash":
         return done.status is not None and done.status < 0
+    if entry.kind in SHOWN_IN_LOG and SHOWN_IN_LOG[entry.kind] in done.err:
+        return True
     return done.status not in (0, None)
 
 
