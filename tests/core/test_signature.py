@@ -277,3 +277,10 @@ def test_any_title_has_stable_parts(title: str) -> None:
     """Any title of a foreign pack is accepted, and its parts are stable."""
     parts = identity_of_title(title)
     assert identity_of_title(parts.title).title == parts.title
+
+
+def test_the_order_of_a_set_in_a_message_does_not_matter() -> None:
+    """Pending unbacked symbols are a set; the entries of a dict keep their order."""
+    first = normalise_message("Pending unbacked symbols {u1, u0} not in returned outputs")
+    assert first == normalise_message("Pending unbacked symbols {u0, u1} not in returned outputs")
+    assert normalise_message("{b: x, a: y}") == "{b: x, a: y}"
