@@ -442,7 +442,7 @@ def test_a_rank_that_fails_to_compile_under_torchrun(write: Any, tmp_path: Path)
     done = reprokit("capture", *words)
     assert (
         done.json["signature"]["title"]
-        == "exception: backend | ValueError: no lowering for # nodes @ <user>:train.backend"
+        == "exception: backend | ValueError: no lowering for # nodes @ <user>:rank.backend"
     ), done.out
 
 

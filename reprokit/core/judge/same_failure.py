@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
-from reprokit.core.judge.stacks.frames import without_modules
+from reprokit.core.judge.stacks.frames import without_owners
 from reprokit.core.records.finding import Signature, Verdict
 
 ProbeAnswer = Literal["same", "other", "passes", "unresolved"]
@@ -118,7 +118,7 @@ def is_same_growth(one: Signature, two: Signature) -> bool:
 
 def is_same_own_code(one: Signature, two: Signature) -> bool:
     """Return whether both are the same but for the modules and classes of the user's functions."""
-    return without_modules(one.title) == without_modules(two.title)
+    return without_owners(one.title) == without_owners(two.title)
 
 
 def compiler_part(phase: str) -> frozenset[str]:

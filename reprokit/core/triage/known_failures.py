@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from reprokit.core.judge.responsible.parties import UPSTREAM
+from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.finding import Signature, identity_of_title
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
 from reprokit.core.shared.contract.serialize import from_json
@@ -271,7 +272,11 @@ def find_known_failures(
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
     of_run = run.traits()
     is_other = is_vague(run.title) and likeness.is_of_other_kernel(traits, of_run)
-    if (run.signature, run.algorithm) == (signature.id, signature.algorithm) and not is_other:
+    is_same = run.signature == signature.id or (
+        fr.USER in run.title
+        and fr.without_modules(run.title) == fr.without_modules(signature.title)
+    )
+    if is_same and run.algorithm == signature.algorithm and not is_other:
         return _of_signature(entry, run, traits)
     alike = likeness.compare_traits(traits, of_run)
     has_frames = bool(traits.frames and of_run.frames) and not is_vague(run.title)

@@ -26,6 +26,7 @@ USER = "<user>"
 _MODULE = re.compile(r"(?:.*/)?(?P<name>[A-Za-z_]\w*?)(?:/__init__)?\.py")
 """The file of a module that has a name of its own, and not the cell of a notebook."""
 _QUALIFIED = re.compile(rf"({USER}:)(?:[\w<>]+\.)+(?=[\w<])")
+_OF_MODULE = re.compile(rf"({USER}:)\w+\.(?=[\w<])")
 _NORMAL = re.compile(r"<generated>|<stdlib>/.*|<agent>|<user>|(?:torch|triton)/.*")
 """Files that are already normalised."""
 _STDLIB = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)")
@@ -71,12 +72,19 @@ def _normalised(frame: Frame) -> Frame:
     return Frame(file, name, frame.line)
 
 
-def without_modules(text: str) -> str:
+def without_owners(text: str) -> str:
     """Return a text with the user's functions without their modules and classes.
 
     A reduced program is one file, and may have no classes.
     """
     return _QUALIFIED.sub(r"\1", text)
+
+
+def without_modules(text: str) -> str:
+    """Return a text with the user's functions without their modules: a program that was copied
+    from an issue has a different file name.
+    """
+    return _OF_MODULE.sub(r"\1", text)
 
 
 _ENTERS = re.compile(
