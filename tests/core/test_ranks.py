@@ -81,12 +81,15 @@ def test_ranks_that_wait_in_different_operations_disagree() -> None:
 
 
 def test_nobody_is_responsible_for_a_collective_without_evidence() -> None:
-    """All ranks wait at one line, or one has ended, or DDP calls one of two collectives."""
+    """All wait in one collective, one has ended, DDP calls one of two, or one sends to the other."""
     in_ddp = Frame(SITE + "torch/nn/parallel/distributed.py", "_sync_buffers", 3)
     alike = run({0: waits("all_reduce"), 1: waits("all_reduce")})
     ended = run({0: waits("barrier"), 1: ()})
     by_ddp = run({0: (waits("broadcast")[0], in_ddp, TRAIN), 1: waits("barrier")})
-    for seen in (alike, ended, by_ddp):
+    branch = (waits("broadcast")[0], Frame("/home/bob/train.py", "step", 15))
+    branches = run({0: waits("broadcast"), 1: branch})
+    pair = run({0: waits("send"), 1: waits("recv")})
+    for seen in (alike, ended, by_ddp, branches, pair):
         verdict = judge_run(seen)
         assert (verdict.kind, verdict.responsible) == ("hang", "unknown")
 

@@ -216,22 +216,28 @@ def _absent_rank(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 
 def _ranks_that_disagree(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for ranks that wait in collectives which the program calls at different lines, and for
-    a collective outside of compiled code that shows no difference between the ranks.
+    """Check for ranks that wait in different collectives which the program calls, and for a
+    collective outside of compiled code that shows no such difference.
+
+    Ranks may call one collective at different lines, and one sends what a different one receives.
     """
     if verdict.kind != "hang" or verdict.phase != "collective":
         return None
-    waiting = [group[0] for group in ranks.merged_views(ranks.rank_views(seen))]
-    waiting = [view for view in waiting if view.operation]
-    lines = {(v.operation, v.caller.file, v.caller.line) for v in waiting if v.caller}
-    if len(lines) > 1 and all(view.is_called_by_program for view in waiting):
+    views = ranks.rank_views(seen)
+    waiting = [group[0] for group in ranks.merged_views(views) if group[0].operation]
+    operations = {view.operation for view in waiting}
+    is_between_two = any("send" in name or "recv" in name for name in operations)
+    is_by_program = all(view.is_called_by_program for view in waiting)
+    if len(operations) > 1 and is_by_program and not is_between_two:
         odd = waiting[0].caller
         calls = " and ".join(view.summary for view in waiting[:2])
         why = f"The program calls different collectives on its ranks: {calls}."
         return Responsible("user", (why,), f"{odd.file}:{odd.line}" if odd else "")
-    if any(fr.RULES.is_compiled(view.frames) for view in ranks.rank_views(seen)):
+    if any(fr.RULES.is_compiled(view.frames) for view in views):
         return None
-    return Responsible("unknown", ("No frame of the compiler is on the stack of any rank.",))
+    return Responsible(
+        "unknown", ("No frame of the compiler is on the stack of a rank that was seen.",)
+    )
 
 
 def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
