@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.judge import same_failure
 from reprokit.core.judge.responsible import own_traces, ownership
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import identity_of_title
@@ -21,6 +22,7 @@ from reprokit.host.minimize import minimization as reducer
 from reprokit.host.minimize.proofs import plain_runs, proof
 from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
+from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.request.run_request import Request
 from reprokit.host.system import deletion, files, interrupts, private_names
 
@@ -246,7 +248,18 @@ def _plain_end(state: State, case: cases.MinimizeCase) -> tuple[str, str]:
         if ending.status == 0:  # a failure that is rare may not occur
             (ending,), _ = runs.run(1, limit_s, 1, has_eager=False)
     if ending.status == 0:
-        return "passes", ""
+        # it may pass because it runs alone, without the arguments of the command
+        with interrupts.allowed():
+            watched = run_in_fresh_process(
+                case.source,
+                case.python,
+                folder / "watched",
+                case.signature,
+                cases.probe_limits_of(case),
+            )
+        if watched.answer == same_failure.SAME:
+            return "passes", ""
+        return "", "alone, the program does not fail in this way under reprokit either"
     if own_traces.is_same_end(state.seen, ending.status, ending.link):
         return "same", ""
     end = private_names.get_redactor().redact_text(proof.describe_end(ending))
