@@ -189,6 +189,16 @@ def test_too_few_sizes_that_run_give_no_law(target: Path, tmp_path: Path) -> Non
     ]
 
 
+def assert_exponential(done: CallResult, phase: str) -> None:
+    """Check that the growth of a phase is named, and that the pack has its numbers once."""
+    assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
+    title = done.json["signature"]["title"]
+    assert title.startswith(f"superlinear-compile: {phase} | exponential"), title
+    files = reader.read_pack(Path(done.json["pack"])).files
+    assert sum("growth.json" in name for name in files) == 1
+    assert_judged_alike(done)
+
+
 @pytest.mark.real
 def test_an_exponential_backend_is_named(target: Path, tmp_path: Path) -> None:
     """The CPU time of the backend is given, so the law does not depend on the load."""
@@ -196,11 +206,7 @@ def test_an_exponential_backend_is_named(target: Path, tmp_path: Path) -> None:
         *("scale", f"{target}:exact", "--set", "n=2,4,6,8", "--at", "9"),
         *("--output-dir", tmp_path / "out", "--json"),
     )
-    assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
-    title = done.json["signature"]["title"]
-    assert title.startswith("superlinear-compile: backend | exponential"), title
-    assert "growth.json" in reader.read_pack(Path(done.json["pack"])).files
-    assert_judged_alike(done)
+    assert_exponential(done, "backend")
 
 
 @pytest.mark.long
@@ -214,9 +220,5 @@ def test_the_chain_of_the_samples_is_exponential(tmp_path: Path) -> None:
         *("scale", f"{sample}:make", "--set", "n=2,5,8,11", "--at", "12"),
         *("--output-dir", tmp_path, "--json"),
     )
-    assert (done.status, done.kind) == (1, "superlinear-compile"), done.out + done.err
     # whether and where a few samples see a function of the recursion is chance
-    title = done.json["signature"]["title"]
-    assert title.startswith("superlinear-compile: codegen | exponential"), title
-    assert "growth.json" in reader.read_pack(Path(done.json["pack"])).files
-    assert_judged_alike(done)
+    assert_exponential(done, "codegen")
