@@ -58,3 +58,16 @@ def test_a_command_that_may_not_run_again_says_so(tmp_path: Path) -> None:
     assert why.startswith("No run without reprokit shows the failure: a command is run only once")
     assert (tmp_path / "ran.txt").read_text() == "once"
     assert why in Path(done.json["issue"]).read_text()
+
+
+@pytest.mark.real
+def test_a_failure_that_occurs_without_reprokit_too_is_the_programs_own(tmp_path: Path) -> None:
+    """Its message names reprokit. The run without reprokit has the arguments of the command."""
+    needs = '"--bad" in sys.argv'
+    text = SENSITIVE.replace('"REPROKIT_RUN_DIR" in os.environ', needs).replace("os, ", "os, sys, ")
+    call = "\ntorch.compile(lambda x: x + 1, backend=backend)(torch.zeros(2))\n"
+    (tmp_path / "sensitive.py").write_text(text + call)
+    done = capture(tmp_path, "--", sys.executable, "sensitive.py", "--bad")
+    verdict = done.json["verdict"]
+    assert (done.kind, verdict["responsible"]) == ("exception", "user"), done.out
+    assert verdict["responsible_because"][0].startswith("torch called backend in your own code")

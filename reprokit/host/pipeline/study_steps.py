@@ -248,7 +248,7 @@ def _plain_end(state: State, case: cases.MinimizeCase) -> tuple[str, str]:
         if ending.status == 0:  # a failure that is rare may not occur
             (ending,), _ = runs.run(1, limit_s, 1, has_eager=False)
     if ending.status == 0:
-        # it may pass because it runs alone, without the arguments of the command
+        # it may pass because it runs alone, in a different folder and environment
         with interrupts.allowed():
             watched = run_in_fresh_process(
                 case.source,
