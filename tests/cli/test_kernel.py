@@ -38,7 +38,7 @@ exit 255
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles a kernel for each architecture")
 def test_the_table_has_the_compiling_architectures_and_the_remedies(write: Any) -> None:
     """An architecture that no ptxas knows, and one that an older ptxas does not know: the remedies
     are tried.
@@ -71,7 +71,7 @@ def test_the_table_has_the_compiling_architectures_and_the_remedies(write: Any) 
     assert done.json["versions"] == {str(old): "12.4, V12.4.131"}
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles several kernels")
 def test_a_kernel_that_aborts_does_not_affect_the_others(write: Any) -> None:
     """LLVM ends the process for an architecture for which it cannot select an instruction; the
     other cells are reported.

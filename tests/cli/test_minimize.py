@@ -435,7 +435,7 @@ def unreduced(tmp_path_factory: pytest.TempPathFactory) -> CallResult:
     return done
 
 
-@pytest.mark.real
+@pytest.mark.real("it replays a pack with Inductor")
 def test_a_pack_that_no_longer_fails_is_reported(unreduced: CallResult) -> None:
     """Where the failure is fixed, replay reports "not reproduced"; where nothing is compiled, it
     reports that it cannot tell.

@@ -32,7 +32,7 @@ def capture(folder: Path, *words: str | Path) -> CallResult:
     return reprokit("capture", *options, *words, cwd=folder)
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs the program several times")
 def test_a_program_that_passes_without_reprokit_is_not_blamed(tmp_path: Path) -> None:
     """Its backend, which raises, is not responsible either."""
     (tmp_path / "sensitive.py").write_text(SENSITIVE)

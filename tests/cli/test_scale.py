@@ -199,7 +199,7 @@ def assert_exponential(done: CallResult, phase: str) -> None:
     assert_judged_alike(done)
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles three sizes")
 def test_an_exponential_backend_is_named(target: Path, tmp_path: Path) -> None:
     """The CPU time of the backend is given, so the law does not depend on the load."""
     done = reprokit(

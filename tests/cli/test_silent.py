@@ -301,7 +301,7 @@ def test_recompiles_are_reduced_to_the_attribute_that_changes(write: Any, tmp_pa
     )
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves a recompile limit")
 def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     write: Any, tmp_path: Path
 ) -> None:

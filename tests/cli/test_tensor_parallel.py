@@ -167,7 +167,7 @@ def test_a_failure_of_one_rank_is_minimized_in_one_process(write: Any, tmp_path:
     ), text
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles on two ranks")
 def test_real_ranks_run_over_gloo(write: Any, tmp_path: Path) -> None:
     """Each rank has a journal, its part of the weights and the same results; the program of a
     failure is launched in the same way.

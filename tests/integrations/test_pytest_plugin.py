@@ -102,7 +102,7 @@ def test_turn():
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs a suite with reprokit")
 def test_the_summary_names_the_operator_of_the_suite(tmp_path: Path) -> None:
     """Not only the sizes and strides that the generated code found."""
     (tmp_path / "test_shop.py").write_text(OWN_OPERATOR)

@@ -6,8 +6,8 @@ begin of the test's set-up to the end of its tear-down. A fixture that several t
 for the first of them. A detached process that is still alive, or that init reaps, is not counted.
 
 A test of the tier ``real`` that takes more than ``REASON_S`` needs a reason in its marker:
-``@pytest.mark.real("it reduces a crash")``. The run fails at twice this time, because machines
-differ.
+``@pytest.mark.real("it reduces a crash")``. The run names those without one, and does not fail,
+because CPU seconds depend on the machine.
 """
 
 from __future__ import annotations
@@ -95,8 +95,6 @@ class CpuTimes:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if (output := getattr(self.config, "workeroutput", None)) is not None:
             output[KEY] = cpu_seconds()
-        elif not session.exitstatus and max(self.unexplained.values(), default=0) > 2 * REASON_S:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
