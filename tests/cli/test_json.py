@@ -22,7 +22,7 @@ from reprokit.cli.documents import json_schema
 from reprokit.cli.main import cli
 from reprokit.cli.shared.config_file import BadConfiguration
 from reprokit.cli.shared.consent import NoConsent
-from reprokit.core.experiments.ablation import Ablation, AblationStep
+from reprokit.core.experiments.ablation import AblationStep, ProgramAblation
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.errors import BadInput
@@ -94,7 +94,7 @@ def test_each_record_of_a_capture_is_in_the_schema(tmp_path: Path) -> None:
         Observation(comparison=Comparison((Difference(0, "output[0]", "values", "compiled"),))),
         tmp_path,
         minimized=MinimizeResult("x = 1", proof=Proof("same", "title", "70c2278d7dd8")),
-        ablation=Ablation((AblationStep("eager", "backends", "passes", "ok", ""),)),
+        ablation=ProgramAblation((AblationStep("eager", "backends", "passes", "ok", ""),)),
         missing=[Missing("TORCH_TRACE", "disabled")],
     )
     assert_documented(["capture", "--json"], json.dumps(result.to_json()))

@@ -1,18 +1,17 @@
 """The ablation steps together give a label, a sentence and the settings that make the run pass."""
 
-import dataclasses
 import json
 
 import pytest
 
 from reprokit.core.experiments import ablation
-from reprokit.core.experiments.ablation import Ablation, AblationStep
+from reprokit.core.experiments.ablation import AblationStep, ProgramAblation
 from reprokit.core.records.observation import Observation
 
 BACKENDS = [r for r in ablation.VARIANTS if r.group == "backends"]
 
 
-def backend_ablation(failing_from: int, **others: str) -> Ablation:
+def backend_ablation(failing_from: int, **others: str) -> ProgramAblation:
     steps = [
         AblationStep(r.name, r.group, "same" if i >= failing_from else "passes", "", "")
         for i, r in enumerate(BACKENDS)
@@ -21,7 +20,7 @@ def backend_ablation(failing_from: int, **others: str) -> Ablation:
         AblationStep(name.replace("_", "="), "switches", answer, "", "")
         for name, answer in others.items()
     ]
-    return Ablation(tuple(steps))
+    return ProgramAblation(tuple(steps))
 
 
 @pytest.mark.parametrize(
@@ -64,10 +63,10 @@ def test_an_entry_that_fails_alone_gives_its_own_label(entry: str, label: str) -
         AblationStep(v.name, v.group, "same" if v.name == entry else "passes", "", "")
         for v in ablation.ENTRIES
     ]
-    found = Ablation(tuple(steps))
+    found = ProgramAblation(tuple(steps))
     assert found.label == label
     assert found.sentence.startswith(f"It fails with {entry} and passes with torch.compile, so")
-    both = Ablation(
+    both = ProgramAblation(
         (*backend_ablation(4).steps, AblationStep("AOTInductor", "entries", "same", "", ""))
     )
     assert both.label == "module: inductor"
@@ -77,7 +76,7 @@ def test_an_entry_that_fails_alone_gives_its_own_label(entry: str, label: str) -
 def test_another_failure_is_not_the_failure() -> None:
     """A step that fails in a different way does not show where this failure begins."""
     steps = tuple(AblationStep(r.name, r.group, "other", "", "") for r in BACKENDS)
-    assert Ablation(steps).first_failing is None and Ablation(steps).label == ""
+    assert ProgramAblation(steps).first_failing is None and ProgramAblation(steps).label == ""
 
 
 def test_it_comes_back_from_its_file() -> None:
@@ -100,11 +99,11 @@ def test_a_damaged_file_is_refused(document: dict[str, object]) -> None:
         ablation.read_ablation(document)
 
 
-def with_own(*results: tuple[ablation.CompileVariant, str], failing_from: int) -> Ablation:
+def with_own(*results: tuple[ablation.CompileVariant, str], failing_from: int) -> ProgramAblation:
     own = tuple(
         AblationStep(variant.name, variant.group, result, "", "") for variant, result in results
     )
-    return Ablation((*own, *backend_ablation(failing_from).steps))
+    return ProgramAblation((*own, *backend_ablation(failing_from).steps))
 
 
 def test_the_programs_own_passes_are_a_step() -> None:
@@ -146,7 +145,7 @@ def test_only_what_the_program_has_is_asked() -> None:
 
 def test_a_label_is_for_what_is_torchs() -> None:
     """The verdict's responsible party takes precedence over the ablation steps."""
-    found = Ablation(backend_ablation(4).steps, responsible="user")
+    found = ProgramAblation(backend_ablation(4).steps, responsible="user")
     assert found.label == "" and "so its label is" not in found.sentence
 
 
@@ -176,14 +175,14 @@ def test_two_profiles_differ_where_one_fails_and_the_other_passes() -> None:
     assert backend_ablation(5).difference(original) == (
         'with backend="inductor" it passes, and the original fails'
     )
-    assert Ablation(original.steps[:2]).difference(original) == ""
+    assert ProgramAblation(original.steps[:2]).difference(original) == ""
     lost = AblationStep('backend="inductor"', "backends", "unresolved", "", "")
-    assert Ablation((*original.steps[:4], lost)).difference(original) == ""
+    assert ProgramAblation((*original.steps[:4], lost)).difference(original) == ""
 
 
 def test_the_ablation_of_a_part_says_so() -> None:
     """It is no statement about the user's program."""
-    part = dataclasses.replace(backend_ablation(4), subject="part")
+    part = backend_ablation(4).of_part()
     assert part.sentence.startswith('A part of it fails with backend="inductor"')
     assert ablation.read_ablation(part.to_json()).subject == "part"
     assert backend_ablation(4).sentence.startswith('It fails with backend="inductor"')

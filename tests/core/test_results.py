@@ -118,7 +118,7 @@ def test_wrong_numbers_are_one_family_at_any_position() -> None:
         seen = dataclasses.replace(
             HEALTHY,
             comparison=Comparison((dataclasses.replace(WRONG, what=what),), 1, 1, 1),
-            first_rung="inductor",
+            failing_part="inductor",
             departs="acosh",
         )
         titles.add(sign_verdict(judge_run(seen), seen).title)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from reprokit.core.experiments.ablation import BACKENDS, EAGER, AblationStep, ProgramAblation
 from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
@@ -250,10 +251,10 @@ def test_an_issue_has_only_the_elements_of_its_template(text: str, other: str) -
         growth={"table": [text, other]},
         remarks=(CompilerWarning(text, other),),
     )
-    steps = [
-        {"name": text, "answer": "same", "seconds": 1.0},
-        {"name": other, "answer": text, "seconds": 2.0},
-    ]
+    steps = tuple(
+        AblationStep(v.name, "backends", "passes" if v is EAGER else "same", text, other)
+        for v in BACKENDS
+    )
     hostile = facts(
         verdict=verdict,
         seen=seen,
@@ -263,7 +264,7 @@ def test_an_issue_has_only_the_elements_of_its_template(text: str, other: str) -
         configs={text: {other: text}},
         variables={text: other},
         missing=(Missing(text, other), Missing("collect_env", text)),
-        ablation={"sentence": f"It fails {text}", "steps": steps},
+        ablation=ProgramAblation(steps, text),
         program=repro(f"# {text}"),
     )
     for hostile_facts in (

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reprokit.core.experiments.ablation import AblationStep, ProgramAblation
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
@@ -149,10 +150,13 @@ def test_the_ablation_is_one_sentence() -> None:
     """The sentence is in the issue, and the table of the steps is not; without an ablation, neither
     is.
     """
-    steps = [{"name": 'backend="eager"', "answer": "passes", "seconds": 0.5}]
-    document = {"sentence": "It fails with inductor.", "steps": steps}
-    text = issue_text.make_issue(facts(ablation=document)).joined
-    assert "Run it with `python repro.py`. It fails with inductor.\n" in text
+    steps = (
+        AblationStep('backend="eager"', "backends", "passes", "ok", ""),
+        AblationStep('backend="aot_eager"', "backends", "same", "exception", "title"),
+    )
+    said = 'It fails with `backend="aot_eager"` and passes with `backend="eager"`'
+    text = issue_text.make_issue(facts(ablation=ProgramAblation(steps))).joined
+    assert said.replace("`", "") in text.replace("`", "")
     assert "| ablation step |" not in text
     assert "It fails with" not in issue_text.make_issue(facts()).joined
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from reprokit.core.experiments.ablation import Ablation, AblationStep, CompileVariant
+from reprokit.core.experiments.ablation import AblationStep, CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Identity, Signature, Verdict
@@ -95,7 +95,7 @@ class FakeRunner:
     def __init__(self, *_: Any) -> None:
         FakeRunner.searches = []
 
-    def run_variants(self, variants: Sequence[CompileVariant]) -> Ablation:
+    def run_variants(self, variants: Sequence[CompileVariant]) -> ProgramAblation:
         """Return the steps of these variants."""
         steps = (
             AblationStep(
@@ -107,7 +107,7 @@ class FakeRunner:
             )
             for v in variants
         )
-        return Ablation(tuple(steps))
+        return ProgramAblation(tuple(steps))
 
     def find_application(
         self, subsystem: str, show: object, without: Sequence[str], overrides: object

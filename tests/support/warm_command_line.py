@@ -15,5 +15,9 @@ TEMPLATES = ROOT / "templates"
 catalogue_files.own_catalogue()
 template_files.html_templates().get_template("report.html.j2")
 for path in TEMPLATES.rglob("*.md.j2"):
-    template_files.markdown_templates().get_template(path.relative_to(TEMPLATES).as_posix())
+    is_public = path.parent.name == "issue"
+    environment = (
+        template_files.public_templates() if is_public else template_files.markdown_templates()
+    )
+    environment.get_template(path.relative_to(TEMPLATES).as_posix())
 private_names.get_redactor().redact_text((RECORDED / "inventory.json").read_text())

@@ -6,10 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from reprokit.core.judge import same_failure
+from reprokit.core.records.claims import (
+    Check,
+    Claim,
+    How,
+    ShownProgram,
+    Subject,
+    UsersRun,
+    claim,
+)
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json, to_json
 from reprokit.core.shared.source import entry_programs
 
@@ -142,9 +152,14 @@ class AblationStep:
 class Ablation:
     """The results of an ablation."""
 
-    steps: tuple[AblationStep, ...] = ()
-    subject: str = "program"
+    about: ClassVar[type[Subject]] = Subject
+    packed_as: ClassVar[str] = run_names.ABLATION_FILE
+    subject: ClassVar[str] = ""
     """What was compiled: the user's whole ``program``, or a recorded or reduced ``part`` of it."""
+    it: ClassVar[str] = ""
+    """The subject of the sentence."""
+
+    steps: tuple[AblationStep, ...] = ()
     blamed: str = ""
     """A clause about the single pass, lowering or operator that causes the failure; empty if none
     is known.
@@ -252,15 +267,14 @@ class Ablation:
         first = OWN_BACKEND if self.own == "backend" else self.first_failing
         if first is None:
             return "No ablation step shows the same failure." if self.steps else ""
-        it = "It" if self.subject == "program" else "A part of it"
         if first is EAGER:
-            return f"{it} fails without torch.compile too."
+            return f"{self.it} fails without torch.compile too."
         before = [
             s.name for s in self.steps if s.group == "backends" and s.answer == same_failure.PASSES
         ]
         if first in ENTRIES and self.answer_of(INDUCTOR.name) == same_failure.PASSES:
             before = ["torch.compile"]
-        text = f"{it} fails with {first.name}"
+        text = f"{self.it} fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
         text += f", so its label is `{self.label}`" if self.label else ""
@@ -271,13 +285,57 @@ class Ablation:
             text += f"; it passes with {_and(list(self.cures))}"
         return text + "."
 
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The runs that check ``sentence``."""
+        kinds: Mapping[str, How] = {same_failure.SAME: "fails", same_failure.PASSES: "passes"}
+        variants = {v.name: v.overrides for v in (*VARIANTS, OWN_BACKEND, OWN_PASSES)}
+        shown = [step for step in self.steps if step.name in self.sentence]
+        return tuple(
+            Check(kinds[step.answer], {"with": step.name, **variants.get(step.name, {})})
+            for step in shown
+            if step.answer in kinds
+        )
 
-NOTHING_TRIED = Ablation()
+    def of_part(self) -> PartAblation:
+        """Return the same results, of a program that is only a part of the user's."""
+        return PartAblation(self.steps, self.blamed, self.responsible)
 
 
-def read_ablation(document: Mapping[str, object]) -> Ablation:
+class ProgramAblation(Ablation):
+    """The results for the user's whole program."""
+
+    about: ClassVar[type[UsersRun]] = UsersRun
+    subject = "program"
+    it = "It"
+
+    @property
+    def claim(self) -> Claim[UsersRun]:
+        """``sentence``, with the runs that check it."""
+        return claim(self.sentence, self, *self.checks)
+
+
+class PartAblation(Ablation):
+    """The results for a part of the user's program."""
+
+    about: ClassVar[type[ShownProgram]] = ShownProgram
+    subject = "part"
+    it = "A part of it"
+
+    @property
+    def claim(self) -> Claim[ShownProgram]:
+        """``sentence``, with the runs that check it."""
+        return claim(self.sentence, self, *self.checks)
+
+
+AnyAblation = ProgramAblation | PartAblation
+NOTHING_TRIED = ProgramAblation()
+
+
+def read_ablation(document: Mapping[str, object]) -> AnyAblation:
     """Read the result of ``to_json``; raises ValueError if it is damaged."""
-    ablation: Ablation = from_json(Ablation, document)
+    kind = PartAblation if document.get("subject") == "part" else ProgramAblation
+    ablation: AnyAblation = from_json(kind, document)
     return ablation
 
 

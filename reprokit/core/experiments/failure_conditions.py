@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from reprokit.core.judge import same_failure
+from reprokit.core.records.claims import Check, Claim, ShownProgram, claim
 from reprokit.core.reduce import subsets
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json, to_json
 
 
@@ -93,7 +95,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions of a failure, and the runs that showed them."""
+    """The conditions of the failure of a small program, and the runs that showed them."""
+
+    about: ClassVar[type[ShownProgram]] = ShownProgram
+    packed_as: ClassVar[str] = run_names.MINIMIZE_FILE
 
     needed: tuple[tuple[str, str], ...] = ()
     """Name and value of each condition without which the program passes."""
@@ -120,6 +125,13 @@ class Conditions:
         if self.unknown:
             rows.append(f"Not known: {', '.join(self.unknown)}.")
         return " ".join(rows)
+
+    @property
+    def claim(self) -> Claim[ShownProgram]:
+        """``sentence``, with the runs that check it."""
+        checks = [Check("passes", {"condition": name, "value": v}) for name, v in self.needed]
+        checks += [Check("fails", {"condition": name}) for name in self.irrelevant]
+        return claim(self.sentence, self, *checks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object for packs and ``--json``."""

@@ -56,7 +56,7 @@ def _wrong_result(seen: Observation) -> Verdict | None:
         return Verdict(NONDETERMINISTIC, None, wrong[0].what, as_sentence(why), evidence)
     return Verdict(
         "wrong-result",
-        seen.first_rung or None,
+        seen.failing_part or None,
         wrong[0].what,
         as_sentence(why),
         evidence,
@@ -122,7 +122,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
         ):
             return None
         last = given_up[-1]
-        why = f"fullgraph=True is set, and Dynamo cannot trace {last.where}: {last.reason}"
+        why = f"`fullgraph=True` is set, and Dynamo cannot trace {last.where}: {last.reason}"
         return _broken(seen, last, why)
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished) or not seen.breaks:
         return None

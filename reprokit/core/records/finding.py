@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from reprokit.core.records.claims import UsersRun
+from reprokit.core.shared.contract import run_names
 
 NO_PHASE = "no phase"
 _FRAME = r"(?:[\w./-]+\.py|<\w+>):[\w<>.]+"
@@ -13,6 +17,9 @@ _FRAMES = re.compile(rf"{_FRAME}(?: < {_FRAME})*")
 @dataclass(frozen=True)
 class Verdict:
     """What happened: kind, phase and cause, with the evidence for each."""
+
+    about: ClassVar[type[UsersRun]] = UsersRun
+    packed_as: ClassVar[str] = run_names.VERDICT_FILE
 
     kind: str
     phase: str | None
@@ -92,6 +99,9 @@ class Signature:
     """The identity of a verdict: the same bug has the same signature on any machine and at any
     size.
     """
+
+    about: ClassVar[type[UsersRun]] = UsersRun
+    packed_as: ClassVar[str] = run_names.SIGNATURE_FILE
 
     id: str
     """Twelve hexadecimal digits of the SHA-256 of ``algorithm`` and ``title``."""

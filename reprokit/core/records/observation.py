@@ -7,10 +7,11 @@ clock.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from reprokit.core.records.caches.cache_stages import CacheStage
 from reprokit.core.records.caches.cache_uses import MissedEntry
+from reprokit.core.records.claims import UsersRun
 from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.dumps import Dump, Fault, Raised
@@ -18,6 +19,7 @@ from reprokit.core.records.process_state import Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 from reprokit.core.records.stalls import Stall
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.result_comparison import Comparison
 
 
@@ -41,6 +43,9 @@ class Answer:
 @dataclass(frozen=True)
 class Observation:
     """Everything that the rules need to know about a run. It is derived from the run directory."""
+
+    about: ClassVar[type[UsersRun]] = UsersRun
+    packed_as: ClassVar[str] = run_names.OBSERVATION_FILE
 
     exit_status: int | None = None
     """Exit status of the target; negative is a signal; None if it did not end by itself."""
@@ -158,7 +163,7 @@ class Observation:
     """The results of second, shorter runs."""
     comparison: Comparison | None = None
     """The comparison of compiled results with eager; None if they were not compared."""
-    first_rung: str = ""
+    failing_part: str = ""
     """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.
     """
@@ -189,6 +194,8 @@ class Observation:
     alone; ``nothing`` if the program fails in the same way without torch.compile; empty if it is
     not known.
     """
+    is_need_of_part: bool = False
+    """A part of the program showed what the failure needs, and the program itself did not run."""
     kernels: int = 0
     """The number of programs with a Triton kernel that were examined."""
     kernels_compiled: int = 0

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reprokit.core.experiments import serving_switches
-from reprokit.core.experiments.ablation import EAGER, Ablation, AblationStep, CompileVariant
+from reprokit.core.experiments.ablation import EAGER, AblationStep, CompileVariant, ProgramAblation
 from reprokit.core.experiments.ablation import own_variants as own_steps
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature
@@ -34,7 +34,7 @@ SLOWER, MORE_S = 3.0, 60.0
 
 def ablate_command(
     request: Request, wanted: Signature, seen: Observation, run_path: Path, show: Show
-) -> Ablation:
+) -> ProgramAblation:
     """Run every step of a command in its own process, and judge each run.
 
     A step that does not end in time, as a healthy server does not, has no answer.
@@ -69,7 +69,7 @@ def ablate_command(
             )
         )
         deletion.delete_path(folder, inside=run_path)
-    return Ablation(tuple(steps))
+    return ProgramAblation(tuple(steps))
 
 
 def _changes(request: Request, seen: Observation) -> Iterator[tuple[CompileVariant, Request]]:

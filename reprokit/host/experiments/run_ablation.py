@@ -12,9 +12,10 @@ from reprokit.core.experiments.ablation import (
     EAGER,
     OWN_PASSES,
     VARIANTS,
-    Ablation,
     AblationStep,
+    AnyAblation,
     CompileVariant,
+    ProgramAblation,
     faster_overrides,
     own_variants,
     read_ablation,
@@ -86,7 +87,7 @@ class AblationRunner:
 
     def run_variants(
         self, variants: Sequence[CompileVariant], show: Show = lambda status: None
-    ) -> Ablation:
+    ) -> ProgramAblation:
         """Run every variant; a step whose server is lost is unresolved."""
         steps = []
         status = OperationStatus(ABLATING, total=len(variants))
@@ -101,7 +102,7 @@ class AblationRunner:
                     steps.append(step.result())
             finally:
                 pool.shutdown(cancel_futures=True)
-        return Ablation(tuple(steps))
+        return ProgramAblation(tuple(steps))
 
     def _step_of(self, variant: CompileVariant) -> AblationStep:
         try:
@@ -254,7 +255,7 @@ def describe_blamed(subsystem: str, name: str) -> str:
     return f"it disappears without the {APPLICATIONS.get(subsystem, subsystem)} `{name}`"
 
 
-def load_ablation(run_path: Path) -> Ablation | None:
+def load_ablation(run_path: Path) -> AnyAblation | None:
     """Return the ablation in a run directory; None where there is none."""
     if fields := files.read_json_object(run_path / run_names.ABLATION_FILE):
         with host_log.suppress(ValueError):
@@ -267,12 +268,12 @@ def _own_first(seen: Observation, variants: Sequence[CompileVariant]) -> list[Co
     return [*own, *(variant for variant in variants if variant not in own)]
 
 
-def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
+def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
     """Run the ablation steps that belong to every capture of a failure."""
     return runner.run_variants(_own_first(seen, IN_CAPTURE), show)
 
 
-def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> Ablation:
+def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
     """Run all ablation steps, and find the one pass, decomposition or lowering that is wrong."""
     ablation = runner.run_variants(_own_first(seen, VARIANTS), show)
     if ablation.own:

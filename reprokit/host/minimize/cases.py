@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from reprokit.core.experiments import condition_lines
-from reprokit.core.experiments.ablation import NOTHING_TRIED, Ablation
+from reprokit.core.experiments.ablation import NOTHING_TRIED, ProgramAblation
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
@@ -74,7 +74,7 @@ class MinimizeCase:
     """What the writer and the reader of a cache do; None for a failure that needs no cache."""
     why_no_source: str = ""
     """Why the target's own program is not reduced."""
-    profile: Ablation = NOTHING_TRIED
+    profile: ProgramAblation = NOTHING_TRIED
     """The backends with which the original fails; empty if it was not compiled in other ways."""
 
     @property

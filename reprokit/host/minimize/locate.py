@@ -15,7 +15,7 @@ from reprokit.core.experiments.ablation import (
     EAGER,
     KNOWN_ANSWERS,
     NOTHING_TRIED,
-    Ablation,
+    ProgramAblation,
     faster_overrides,
     own_variants,
 )
@@ -41,7 +41,7 @@ OWN = {"backend": "backend", "passes": "fx-passes"}
 
 def locate_first_failing_part(
     runner: AblationRunner, seen: Observation, show: Show
-) -> tuple[Observation, Ablation]:
+) -> tuple[Observation, ProgramAblation]:
     """Return ``seen`` with the part of the compiler and the operator where wrong results begin.
 
     Return also the ablation that found them.
@@ -49,7 +49,7 @@ def locate_first_failing_part(
     ablation = run_ablation.ablate_for_capture(runner, seen, show)
     located = _inside(runner, seen, ablation, show)
     with host_log.suppress(ServerLost):
-        if located.first_rung and runner.is_whole_target:
+        if located.failing_part and runner.is_whole_target:
             why = "which graph and which operator in it differ from eager first"
             show(OperationStatus(run_ablation.LOCATING, why))
             located = dataclasses.replace(located, departure=runner.find_departure())
@@ -88,7 +88,7 @@ def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
 
     The strictest overrides come first.
     """
-    part = seen.first_rung
+    part = seen.failing_part
     variant = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
     backend = dict(variant.overrides if variant is not None else faster_overrides(seen, part))
     if seen.departs and seen.departs_in:
@@ -136,7 +136,7 @@ class LocationCheck:
         wanted: Signature,
         limits: ProbeLimits,
         python: str,
-        profile: Ablation = NOTHING_TRIED,
+        profile: ProgramAblation = NOTHING_TRIED,
     ) -> None:
         self._server, self._text, self._wanted, self._python = server, text, wanted, python
         self._profile = profile
@@ -171,7 +171,7 @@ class LocationCheck:
                     return dataclasses.replace(judged, answer=same_failure.UNRESOLVED)
         seen = dataclasses.replace(
             judged.seen,
-            first_rung=self._located.first_rung,
+            failing_part=self._located.failing_part,
             departs=self._located.departs,
             departs_in=self._located.departs_in,
             fails_only_with=self._located.fails_only_with,
@@ -199,21 +199,24 @@ class LocationCheck:
         return dataclasses.replace(judged, answer=self._answer or judged.answer)
 
 
-def _first_backend(runner: AblationRunner, seen: Observation) -> Ablation:
+def _first_backend(runner: AblationRunner, seen: Observation) -> ProgramAblation:
     """Return the ablation up to the first backend that shows the failure.
 
     The program's own entry, which runs first, shows it too.
     """
-    ablation = Ablation()
+    ablation = ProgramAblation()
     for variant in (*own_variants(seen), *BACKENDS):
-        ablation = Ablation((*ablation.steps, *runner.run_variants((variant,)).steps))
+        ablation = ProgramAblation((*ablation.steps, *runner.run_variants((variant,)).steps))
         if ablation.first_failing in BACKENDS:
             break
     return ablation
 
 
 def _inside(
-    runner: AblationRunner, seen: Observation, ablation: Ablation, show: Show = lambda status: None
+    runner: AblationRunner,
+    seen: Observation,
+    ablation: ProgramAblation,
+    show: Show = lambda status: None,
 ) -> Observation:
     """Return ``seen`` with the part of the compiler that the ablation names.
 
@@ -233,7 +236,7 @@ def _inside(
                 break
     return dataclasses.replace(
         seen,
-        first_rung=part,
+        failing_part=part,
         departs=operator,
         departs_in=subsystem,
         fails_only_with=ablation.needs,

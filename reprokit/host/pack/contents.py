@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.experiments.ablation import AnyAblation
 from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.finding import Signature, Verdict
@@ -46,7 +46,7 @@ class PackInput:
     journals: observation_reader.Journals
     environment: machine_facts.MachineFacts
     minimized: MinimizeResult | None = None
-    ablation: Ablation | None = None
+    ablation: AnyAblation | None = None
     known: Sequence[KnownMatch] = ()
     """The known failures that the failure matches, the best first."""
 
@@ -85,9 +85,10 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         draft.add_json(
             run_names.MINIMIZE_FILE, redactor.redact_value(reopen.minimize_document(small))
         )
-    ablation = capture.ablation.to_json() if capture.ablation is not None else {}
-    if ablation:
-        draft.add_json(run_names.ABLATION_FILE, redactor.redact_value(ablation))
+    ablation = redactor.redact_value(capture.ablation)
+    steps = ablation.to_json() if ablation is not None else {}
+    if steps:
+        draft.add_json(run_names.ABLATION_FILE, steps)
     if isinstance(program, Repro):
         draft.add_repro(program, redactor)
     elif program.text:
@@ -104,7 +105,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         paths.decision = _add_issue(facts, draft, missing) or paths.decision
     exports = _add_exports(capture, draft, missing, run.path, redactor)
     try:
-        head = _report_head(capture, facts, paths.decision, redactor)
+        head = _report_head(capture, facts, paths.decision, steps, redactor)
         report = report_data.make_report_data(
             capture.verdict,
             capture.signature,
@@ -112,7 +113,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
             capture.journals,
             run.path,
             head,
-            ablation,
+            steps,
         )
         # the head is redacted already, and a proved program must not change
         model = {**redactor.redact_value(report), "head": head}
@@ -177,7 +178,11 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
 
 
 def _report_head(
-    capture: PackInput, facts: issue_text.IssueFacts, decision: Decision, redactor: Redactor
+    capture: PackInput,
+    facts: issue_text.IssueFacts,
+    decision: Decision,
+    steps: dict[str, Any],
+    redactor: Redactor,
 ) -> ReportHead:
     """Return the redacted head of the report."""
     program = facts.program
@@ -202,7 +207,7 @@ def _report_head(
                 "" if isinstance(program, Repro) or capture.verdict.kind == "ok" else program.why
             ),
         },
-        "avoids": report_head.ways_to_avoid(facts.ablation, capture.seen.eager),
+        "avoids": report_head.ways_to_avoid(steps, capture.seen.eager),
         "command": report_head.relative_to_folder(facts.command, folder),
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),
@@ -262,6 +267,10 @@ def _add_issue(
         return None
     draft.add_text(run_names.ISSUE_FILE, issue.joined)
     draft.add_text(run_names.TITLE_FILE, issue.title + "\n")
+    draft.add_json(
+        run_names.CLAIMS_FILE,
+        [{"number": n, **row.to_json()} for n, row in enumerate(issue.claims)],
+    )
     for name in ("describe", "error_logs", "versions"):
         draft.add_text(f"issue/{name}.md", getattr(issue, name))
     if issue.decision.url:
@@ -274,7 +283,7 @@ def _facts(
     known: dict[str, Any],
     program: Repro | Candidate,
     missing: list[Missing],
-    ablation: dict[str, Any],
+    ablation: AnyAblation | None,
     redactor: Redactor,
 ) -> issue_text.IssueFacts:
     journals = capture.journals
@@ -293,13 +302,11 @@ def _facts(
             observation_reader.settings_not_default(journals, capture.environment.torch_defaults)
         ),
         missing=redactor.redact_value(tuple(missing)),
-        ablation=redactor.redact_value(ablation),
+        ablation=ablation,
         depends_on=redactor.redact_value(
             tuple(small.depends_on) if (small := capture.minimized) and small.is_proved else ()
         ),
-        conditions=(
-            small.conditions.sentence if small and small.is_proved and small.conditions else ""
-        ),
+        conditions=(redactor.redact_value(small.conditions) if small and small.is_proved else None),
         traceback=(
             redactor.redact_text(program.proof.traceback) if isinstance(program, Repro) else ""
         ),

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from reprokit import __version__
-from reprokit.core.judge.hangs import hang_causes
+from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.core.experiments.failure_conditions import Conditions
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.judge.responsible.parties import UPSTREAM
 from reprokit.core.judge.stacks import python_traceback
 from reprokit.core.judge.stacks.evidence import blamed_exception, main_stacks
 from reprokit.core.judge.stacks.frames import root_cause
+from reprokit.core.records.claims import Claim, Subject, claim
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared.contract import run_names
-from reprokit.core.triage import issue_title
 from reprokit.core.triage.decision import NEW_ISSUE, Decision, decide
 from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.minimize.proofs.proven import Candidate, Repro
+from reprokit.host.pack import issue_claims
 from reprokit.host.pack.issue_forms import FORMS, issue_form_url
 from reprokit.host.report import markdown
 from reprokit.host.report.markdown import Markdown
-from reprokit.host.report.template_files import markdown_templates
+from reprokit.host.report.template_files import markdown_templates, public_templates
 
 MAX_ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is for the text of the user."""
@@ -58,12 +59,12 @@ class IssueFacts:
     missing: tuple[Missing, ...]
     known: tuple[KnownMatch, ...] = ()
     """The known failures that the failure matches, the best first."""
-    ablation: dict[str, Any] = field(default_factory=dict)
-    """``ablation.json``; empty if no ablation step ran."""
+    ablation: AnyAblation | None = None
+    """None if no ablation step ran."""
     depends_on: tuple[str, ...] = ()
     """Sentences on the values that the failure of the repro depends on."""
-    conditions: str = ""
-    """What the failure needs of a machine and a process, and what it does not depend on."""
+    conditions: Conditions | None = None
+    """What the failure of the repro needs, and what it does not depend on."""
     traceback: str = ""
     """The traceback of the repro, as :mod:`python_traceback` shortens it; empty without one."""
     traces: tuple[str, ...] = ()
@@ -80,6 +81,8 @@ class IssueText:
     versions: str
     joined: str
     decision: Decision
+    claims: tuple[Claim[Subject], ...] = ()
+    """What the text states, in its order."""
 
 
 @dataclass(frozen=True)
@@ -131,23 +134,26 @@ def make_issue(facts: IssueFacts) -> IssueText:
 def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     seen, verdict = facts.seen, facts.verdict
     decision = decide(verdict, facts.known)
+    has_repro = isinstance(facts.program, Repro)
+    is_simulated = facts.is_simulated and not seen.kernel
+    title = issue_claims.title(verdict, facts.signature.parts, seen, facts.program.text)
+    banner = issue_claims.banner(decision, verdict)
+    summary = _summary(facts)
+    ablation = issue_claims.ablation_of(facts.ablation)
+    details = issue_claims.details(verdict, facts.signature, seen)[: limits.details]
+    settings = issue_claims.settings(facts.configs)
     describe = _fill(
         "issue/describe.md.j2",
-        verdict=verdict,
-        decision=decision,
-        summary=_summary(facts),
-        program=Markdown(
-            program_section(
-                facts.program, limits.repro_chars, facts.is_simulated and not seen.kernel
-            ).strip()
-        ),
+        banner=banner,
+        summary=summary,
+        program=Markdown(program_section(facts.program, limits.repro_chars, is_simulated).strip()),
         is_kernel=bool(seen.kernel),
-        has_repro=isinstance(facts.program, Repro),
-        ablation=facts.ablation,
+        has_repro=has_repro,
+        ablation=ablation,
         growth="\n".join(seen.growth.get("table", ())),
-        details=_details(facts)[: limits.details],
+        details=details,
         command=cut_text(facts.command, 2_000),
-        configs=cut_text(_configs(facts.configs), 3_000),
+        configs=cut_text("\n".join(row.text for row in settings), 3_000),
     )
     stack, stack_about = _stack(seen, verdict, 2 * limits.frames)
     traceback = _traceback(facts, limits.frames)
@@ -157,8 +163,9 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
         "issue/error_logs.md.j2",
         traceback=cut_text(traceback, limits.log_chars // 2),
         stack=cut_text(stack, limits.log_chars // 2),
-        stack_about=stack_about,
-        answers=[row for row in seen.answers if "\n" in row.answer] if limits.log_lines else [],
+        stack_about=claim(stack_about, seen),
+        answers=issue_claims.long_answers(seen) if limits.log_lines else [],
+        no_error=issue_claims.no_error(seen),
         stderr=cut_text("\n".join(log), limits.log_chars // 2),
         log_lines=limits.log_lines,
         traces=facts.traces,
@@ -166,9 +173,7 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     versions = _fill(
         "issue/versions.md.j2",
         collect_env=cut_text(facts.collect_env.strip(), limits.environment_chars),
-        no_collect_env=next(
-            (m.why for m in facts.missing if "collect_env" in m.what), "it did not run"
-        ),
+        no_collect_env=issue_claims.no_collect_env(facts.missing),
         facts=cut_text(
             json.dumps(facts.environment, indent=1, default=repr), limits.environment_chars // 2
         ),
@@ -177,62 +182,28 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     repository = responsibility.repository_for(verdict)
     default = FORMS[UPSTREAM["torch"]]
     form = FORMS[UPSTREAM["triton"]] if seen.kernel else FORMS.get(repository, default)
-    title = markdown.issue_title(
-        issue_title.make_issue_title(verdict, facts.signature.parts, seen, facts.program.text)
-    )
     joined = _fill(
         f"issue/{form.layout}",
         describe=Markdown(describe.strip()),
         error_logs=Markdown(error_logs.strip()),
         versions=Markdown(versions.strip()),
     )
+    written = markdown.issue_title(title.text)
     if decision.action == NEW_ISSUE:
-        decision = dataclasses.replace(decision, url=issue_form_url(title, repository))
-    return IssueText(title, describe, error_logs, versions, joined, decision)
+        decision = dataclasses.replace(decision, url=issue_form_url(written, repository))
+    about = issue_claims.about_program(facts.program, is_simulated)
+    claims = (title, *banner, *summary, about, *ablation, *details, *settings)
+    return IssueText(written, describe, error_logs, versions, joined, decision, claims)
 
 
-def _summary(facts: IssueFacts) -> str:
+def _summary(facts: IssueFacts) -> list[Claim[Any]]:
     """Return the first paragraph: what fails, without the compiler too or not, where and when."""
-    sentences = [issue_title.first_sentence(facts.verdict, facts.seen)]
     proof = facts.program.proof if isinstance(facts.program, Repro) else None
-    if facts.seen.kernel:
-        sentences.append("The kernel was compiled alone, by `triton.compile`: torch is not needed.")
-    elif proof is not None and proof.eager:
-        eager = "passes" if proof.eager == "passes" else f"ends like this: {proof.eager}"
-        sentences.append(f"Without `torch.compile` the program {eager}.")
-    elif facts.seen.eager and facts.seen.comparison is None:
-        sentences.append(f"Without `torch.compile`: {_eager(facts.seen)}.")
-    sentences += [*facts.depends_on, *filter(None, (facts.conditions,))]
-    version = re.search(r"^PyTorch version: (\S+)", facts.collect_env, re.MULTILINE)
-    torch = f" with torch {version[1]}" if version else ""
-    sentences += [f"It failed{torch}."] if torch else []
-    return " ".join(sentences)
-
-
-def _details(facts: IssueFacts) -> list[str]:
-    """Return the lines of the collapsed part, the most useful first."""
-    verdict, seen = facts.verdict, facts.seen
-    rows = [
-        f"signature `{facts.signature.id}` (reprokit {__version__}, algorithm"
-        f" {facts.signature.algorithm}): `{facts.signature.title.replace('`', chr(39))}`"
-    ]
-    if explain := hang_causes.explain_cause(verdict):
-        rows.append(f"cause `{verdict.cause}`: {explain}")
-    if responsibility.why_not_filed(verdict) and verdict.responsible:
-        rows.append(
-            "; ".join([f"responsible: {verdict.responsible}", *verdict.responsible_because])
-        )
-    rows += [f"simulated device: {verdict.simulated[0]}"] if verdict.simulated else []
-    rows += [f"also {row}" for row in hang_causes.explain_also(verdict)]
-    rows += [f"{name} at work: `{value}`" for name, value in verdict.work.items()]
-    rows += verdict.path[:6]
-    rows += [f"{a.question}: {a.answer}" for a in seen.answers if "\n" not in a.answer]
-    rows.append(
-        f"{_graphs(seen)}; {seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds,"
-        f" {seen.peak_rss_bytes / 1e6:.0f} MB at most"
-    )
-    rows += [*verdict.evidence, *map(str, seen.remarks)]
-    return rows + [f"different from the real device: {row}" for row in verdict.simulated[1:]]
+    rows: list[Claim[Any]] = [issue_claims.what_fails(facts.verdict, facts.seen)]
+    rows += issue_claims.without_compile(proof, facts.seen)
+    rows += [claim(text, proof) for text in facts.depends_on if proof is not None]
+    rows += [facts.conditions.claim] if facts.conditions and facts.conditions.sentence else []
+    return rows + issue_claims.version(facts.collect_env)
 
 
 def program_section(shown: Repro | Candidate, max_chars: int, is_simulated: bool = False) -> str:
@@ -240,9 +211,9 @@ def program_section(shown: Repro | Candidate, max_chars: int, is_simulated: bool
     repro = shown if isinstance(shown, Repro) else None
     return _fill(
         "issue/program.md.j2",
-        repro=repro,
-        candidate=None if repro else shown,
-        simulated=is_simulated,
+        repro=repro.text if repro else "",
+        about=issue_claims.about_program(shown, is_simulated),
+        candidate=[] if isinstance(shown, Repro) else issue_claims.about_candidate(shown),
         is_long=len(shown.text) > max_chars,
     )
 
@@ -251,7 +222,8 @@ def render_pack_readme(
     facts: IssueFacts, contents: list[tuple[str, str]], trimmed: list[str], hidden: str
 ) -> str:
     """Return the README of the pack."""
-    return _fill(
+    return markdown.render_template(
+        markdown_templates(),
         "pack_readme.md.j2",
         verdict=facts.verdict,
         signature=facts.signature,
@@ -289,44 +261,6 @@ def cut_text(text: str, max_chars: int) -> str:
     tail = max(max_chars - head - 40, 0)
     gone = len(text[head : len(text) - tail].encode("utf-8", "replace"))
     return f"{text[:head]}\n<<cut {gone} bytes>>\n{text[len(text) - tail :]}"
-
-
-def _eager(seen: Observation) -> str:
-    if seen.comparison is not None:
-        return "it ran; the compiled results are compared with its results"
-    if seen.eager == "passes" and seen.eager_detail:
-        return seen.eager_detail
-    outcome = {
-        "passes": "it passes",
-        "fails": "it fails as well",
-        "hangs": "it does not finish either",
-    }.get(seen.eager)
-    if outcome:
-        return outcome
-    return "not tried (a command is run only once)" if seen.is_command else "not tried"
-
-
-def _graphs(seen: Observation) -> str:
-    parts = []
-    for level, about in (("dynamo", "Dynamo"), ("export", "exported"), ("aten", "ATen")):
-        graphs = [g for g in seen.graphs if g.level == level]
-        if graphs:
-            nodes = sum(g.nodes for g in graphs)
-            parts.append(
-                f"{len(graphs)} {about} graph{'s' if len(graphs) > 1 else ''} with {nodes} nodes"
-            )
-    text = ", ".join(parts) or "no graph was recorded"
-    recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
-    text += f", {recompiles} recompiles" if recompiles else ""
-    return text + (f", {breaks} graph breaks" if breaks else "")
-
-
-def _configs(configs: dict[str, dict[str, str]]) -> str:
-    return "\n".join(
-        f"{module}.{key} = {value}"
-        for module, rows in sorted(configs.items())
-        for key, value in sorted(rows.items())
-    )
 
 
 def _traceback(facts: IssueFacts, max_frames: int) -> str:
@@ -367,4 +301,4 @@ def stack_above_compiler(stack: tuple[Frame, ...], max_frames: int = 60) -> list
 
 
 def _fill(name: str, **values: Any) -> Markdown:
-    return markdown.render_template(markdown_templates(), name, **values)
+    return markdown.render_template(public_templates(), name, **values)

@@ -48,7 +48,11 @@ file.
 
 FILE_DESCRIPTIONS = (
     (run_names.ISSUE_FILE, "the whole issue, with the headings of PyTorch's form"),
-    ("issue/", "the title, one file for each field of the form, and the short URL"),
+    (
+        "issue/",
+        "the title, one file for each field of the form, the short URL, and claims.json: each"
+        " statement of the issue with its evidence and how to check it",
+    ),
     (
         run_names.REPORT_FILE,
         "cause, timeline and stacks, with figures; opens in any browser, without a network",

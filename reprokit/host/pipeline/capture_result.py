@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.experiments.ablation import AnyAblation
 from reprokit.core.growth import costs
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
@@ -51,7 +51,7 @@ class CaptureResult:
     hidden: Mapping[str, object] = field(default_factory=dict)
     """The counts of placeholders in the files of the pack."""
     minimized: MinimizeResult | None = None
-    ablation: Ablation | None = None
+    ablation: AnyAblation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase, with those of its child processes."""
     total_s: float = 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from reprokit.core.experiments.ablation import NOTHING_TRIED, Ablation
+from reprokit.core.experiments.ablation import NOTHING_TRIED, AnyAblation, ProgramAblation
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
@@ -72,7 +72,7 @@ class State:
     verdict: Verdict = UNJUDGED
     missing: tuple[Missing, ...] = ()
     minimized: MinimizeResult | None = None
-    ablation: Ablation | None = None
+    ablation: AnyAblation | None = None
     phases: dict[str, float] = field(default_factory=dict)
     """CPU seconds of the compile by phase."""
     environment: machine_facts.MachineFacts = field(
@@ -145,13 +145,12 @@ class StudyTools:
             )
             self._case = dataclasses.replace(case, python=self._python or case.python)
         ablation = state.ablation
-        is_original = ablation is not None and ablation.subject == "program"
         return dataclasses.replace(
             self._case,
             verdict=state.verdict,
             signature=state.signature,
             seen=state.seen,
-            profile=ablation if ablation is not None and is_original else NOTHING_TRIED,
+            profile=ablation if isinstance(ablation, ProgramAblation) else NOTHING_TRIED,
         )
 
     def server_for(self, case: cases.MinimizeCase) -> ProbeServer:

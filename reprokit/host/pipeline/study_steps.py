@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 
-from reprokit.core.experiments.ablation import Ablation
+from reprokit.core.experiments.ablation import AnyAblation, PartAblation, ProgramAblation
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.responsible import own_traces, ownership
 from reprokit.core.judge.verdict import judge_run
@@ -33,6 +33,7 @@ ENDS_A_PROGRAM = ("exception", "crash", "oom")
 """Kinds of verdicts that end a process, with or without reprokit."""
 MIN_PLAIN_S, PLAIN_MULTIPLE = 60.0, 4.0
 """The time of a run without reprokit: seconds, and times the time of the watched run."""
+Ablate = Callable[[run_ablation.AblationRunner, Observation, run_ablation.Show], ProgramAblation]
 NO_PARTS = "of a command, only a small program would be run again, and there is none"
 
 
@@ -63,7 +64,7 @@ def locate_failure(state: State) -> State:
         with contextlib.closing(state.study.create_ablation_runner(state, program)) as runner:
             seen, ablation = locate.locate_first_failing_part(runner, state.seen, _trying(state))
     if state.is_command:
-        ablation = dataclasses.replace(ablation, subject="part")
+        return _with_ablation(dataclasses.replace(state, seen=seen), ablation.of_part())
     return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
 
 
@@ -307,17 +308,15 @@ def ablate_failure(state: State) -> State:
         if state.request.ablation_steps == "all"
         else run_ablation.ablate_for_capture
     )
-    ablation = _run_ablation(state, program, ablate)
-    if isinstance(program, str):
-        ablation = dataclasses.replace(ablation, subject="part")
-    return _with_ablation(state, ablation)
+    ablated = _run_ablation(state, program, ablate)
+    return _with_ablation(state, ablated.of_part() if isinstance(program, str) else ablated)
 
 
 def _run_ablation(
     state: State,
     program: Request | str,
-    ablate: Callable[[run_ablation.AblationRunner, Observation, run_ablation.Show], Ablation],
-) -> Ablation:
+    ablate: Ablate,
+) -> ProgramAblation:
     """Run the ablation steps of ``ablate`` for a program."""
     with (
         interrupts.allowed(),
@@ -326,10 +325,11 @@ def _run_ablation(
         return ablate(runner, state.seen, _trying(state))
 
 
-def _with_ablation(state: State, ablation: Ablation) -> State:
+def _with_ablation(state: State, ablation: AnyAblation) -> State:
     """Return the state with an ablation, and with what the failure needs of the user's own code."""
     needs = ablation.needs or state.seen.fails_only_with
-    seen = dataclasses.replace(state.seen, fails_only_with=needs)
+    is_of_part = bool(ablation.needs) and isinstance(ablation, PartAblation)
+    seen = dataclasses.replace(state.seen, fails_only_with=needs, is_need_of_part=is_of_part)
     ablation = dataclasses.replace(ablation, responsible=judge_run(seen).responsible)
     if state.may_study:
         files.write_json(state.run_path / run_names.ABLATION_FILE, ablation.to_json())

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import jinja2
 
+from reprokit.core.records.claims import Claim
 from reprokit.core.redaction.plain import clean_text
 
 _LIVE = re.compile(
@@ -27,6 +28,10 @@ _ALONE = frozenset("@#&*~$_<>")
 """Words that are not markup between spaces."""
 _FIRST = re.compile(r"[-+=#>*~_|:]+|>.*|\d{1,9}[.)]")
 """A first word that starts a heading, a list, a quotation or a rule."""
+_START = re.compile(
+    r"^([A-Z][A-Za-z ]+:|Still fails|Fails in a different way|Cannot tell|Passes)(?!\w)"
+)
+"""The first words of a text that are bold."""
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _WORD = re.compile(r"(['\"(]*)(.*?)([.,;:'\")?!]*)", re.DOTALL)
 
@@ -139,6 +144,33 @@ def template_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
         fence=code_block, code=code_span, cell=table_cell, link=file_link, one_line=one_line
     )
     return env
+
+
+def claims_environment(loader: jinja2.BaseLoader) -> jinja2.Environment:
+    """Return the environment for Markdown templates that print only claims and quotations.
+
+    A text that is not a claim must be a quotation, in code or in a table cell: TypeError.
+    """
+    env = template_environment(loader)
+    env.finalize = _stated
+    env.filters["bold_start"] = lambda text: Markdown(_START.sub(r"**\1**", text))
+    env.filters["claims"] = lambda rows, max_chars: escape_line(
+        one_line(" ".join(_text_of(row) for row in rows), max_chars)
+    )
+    env.filters["one_line"] = lambda row, max_chars: escape_line(one_line(_text_of(row), max_chars))
+    return env
+
+
+def _text_of(value: object) -> str:
+    if not isinstance(value, Claim):
+        raise TypeError(f"{value!r:.80} is stated without evidence")
+    return value.text
+
+
+def _stated(value: object) -> object:
+    if isinstance(value, (Markdown, int, float, jinja2.Undefined)):
+        return value
+    return escape_line(_text_of(value))
 
 
 def render_template(env: jinja2.Environment, name: str, **values: Any) -> Markdown:

@@ -19,6 +19,14 @@ def markdown_templates() -> jinja2.Environment:
 
 
 @cache
+def public_templates() -> jinja2.Environment:
+    """Return the environment of the templates of issues and comments, which print only claims and
+    quotations.
+    """
+    return markdown.claims_environment(jinja2.FunctionLoader(read_template))
+
+
+@cache
 def html_templates() -> jinja2.Environment:
     """Return the environment of the HTML templates, in which all text is escaped."""
     environment = jinja2.Environment(

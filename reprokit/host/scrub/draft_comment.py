@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit import __version__
-from reprokit.core.judge.responsible import responsibility
-from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.records.claims import (
+    Check,
+    Claim,
+    How,
+    KnownIssue,
+    ShownProgram,
+    Subject,
+    UsersRun,
+    claim,
+)
 from reprokit.core.reported import answers
+from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.known_failures import KnownMatch
+from reprokit.host.pack import issue_claims
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.report import markdown
-from reprokit.host.report.markdown import Markdown
-from reprokit.host.report.template_files import markdown_templates
-from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
+from reprokit.host.report.template_files import public_templates
+from reprokit.host.scrub.run_issue import IssueProgram, IssueRun, JailedCapture, ScrubResult
 from reprokit.host.system import private_names
 
 MAX_LOG_CHARS = 8_000
@@ -34,16 +44,13 @@ def draft_comment(
     versions = result.dated(issue.reported.kind).versions if len(result.runs) > 1 else ""
     redactor = private_names.get_redactor()
     text = markdown.render_template(
-        markdown_templates(),
+        public_templates(),
         "issue/scrub.md.j2",
         headline=headline(result),
+        about=_about_program(result),
         repro=redactor.redact_python(repro) if repro else "",
-        repro_lines=len(repro.splitlines()),
-        is_reduced=failure is not None and failure.is_reduced,
-        proof=failure.proof if failure is not None else "",
-        unproven=failure.unproven if failure is not None else "",
-        runs=result.runs,
-        versions=f"It {versions}." if versions else "",
+        runs=[_Row(run.torch, _answer(run)) for run in result.runs],
+        versions=claim(f"It {versions}.", _Runs()) if versions else None,
         facts=_facts(issue, opened, known),
         logs="" if repro else _text(opened, "issue/error_logs.md"),
         collected=_text(opened, "collect_env.txt"),
@@ -51,45 +58,109 @@ def draft_comment(
     return text.replace(str(folder), "<folder>").strip() + "\n"
 
 
-def headline(result: ScrubResult) -> Markdown:
+@dataclass(frozen=True)
+class _Runs:
+    """The evidence of a claim about the program of an issue: its runs with each torch."""
+
+    about = UsersRun
+    packed_as = "scrub.json"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """The evidence of a claim about the smallest program of an issue."""
+
+    about = ShownProgram
+    packed_as = run_names.MINIMIZE_FILE
+    capture: JailedCapture
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The evidence of a claim about a known failure: its entry in the catalogue."""
+
+    about = KnownIssue
+    packed_as = "catalogue"
+    match: KnownMatch
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the table of versions."""
+
+    torch: str
+    answer: Claim[UsersRun]
+
+
+def _answer(run: IssueRun) -> Claim[UsersRun]:
+    return claim(f"{run.answer} {run.why}", _Runs(), *_run_again(run))
+
+
+def _run_again(run: IssueRun) -> list[Check]:
+    how: How = "passes" if run.answer == answers.PASSES else "fails"
+    is_known = run.answer in (answers.PASSES, answers.FAILS)
+    return [Check(how, {"of": "issue", "torch": run.torch})] * is_known
+
+
+def headline(result: ScrubResult) -> Claim[UsersRun]:
     """Return the answer of the first torch in one sentence."""
     first = result.runs[0]
-    torch = f"torch {first.torch}"
-    why = markdown.escape_line(first.why)
-    if first.answer == answers.FAILS:
-        return Markdown(f"**Still fails** with {torch}: {markdown.code_span(first.why)}.")
-    if first.answer == answers.DIFFERENT:
-        return Markdown(f"**Fails in a different way** with {torch}: {why}.")
-    if first.answer == answers.CANNOT_TELL:
-        return Markdown(f"**Cannot tell** with {torch}: {why}.")
-    failing = [run for run in result.runs[1:] if run.answer == answers.FAILS]
-    older = f" It fails with torch {failing[0].torch}." if failing else ""
-    return Markdown(f"**Passes** with {torch} ({first.runs} of {first.runs} runs): {why}.{older}")
+    torch, why = f"torch {first.torch}", first.why
+    text = {
+        answers.FAILS: f"Still fails with {torch}: `{why.replace('`', chr(39))}`.",
+        answers.DIFFERENT: f"Fails in a different way with {torch}: {why}.",
+        answers.CANNOT_TELL: f"Cannot tell with {torch}: {why}.",
+    }.get(first.answer)
+    if text is None:
+        failing = [run for run in result.runs[1:] if run.answer == answers.FAILS]
+        older = f" It fails with torch {failing[0].torch}." if failing else ""
+        text = f"Passes with {torch} ({first.runs} of {first.runs} runs): {why}.{older}"
+    return claim(text, _Runs(), *_run_again(first))
+
+
+def _about_program(result: ScrubResult) -> Claim[ShownProgram] | None:
+    """Return what the smallest program is, or why there is none."""
+    failure = result.failure
+    if failure is None:
+        return None
+    repro = failure.opened.repro if failure.opened is not None else ""
+    if repro:
+        what = (
+            "The smallest program with the same failure"
+            if failure.is_reduced
+            else "The program of the issue has this failure"
+        )
+        lines = len(repro.splitlines())
+        text = f"{what} ({lines} lines, it fails in {failure.proof} fresh processes):"
+        return claim(text, _Failure(failure), Check("lines", {"lines": lines}), Check("fails"))
+    if failure.unproven:
+        return claim(f"There is no smaller program: {failure.unproven}.", _Failure(failure))
+    return None
 
 
 def _facts(
     issue: IssueProgram, opened: OpenedPack | None, known: Sequence[KnownMatch]
-) -> list[str]:
+) -> list[Claim[Subject]]:
     """Return what else a maintainer asks for, one sentence each."""
-    rows = []
+    rows: list[Claim[Subject]] = []
     if opened is not None:
-        part = opened.verdict.phase or "no phase of the compiler"
-        who = opened.verdict.responsible
-        rows.append(f"Responsible: {who or 'unknown'}, in {part}.")
-        if why := responsibility.why_not_filed(opened.verdict):
-            is_known = who not in ("", "unknown")
-            rows.append(f"Not a bug of PyTorch: {why}." if is_known else as_sentence(why))
-    rows += [match.sentence for match in known if match.how not in known_failures.MAYBE]
+        rows += issue_claims.who_is_responsible(opened.verdict)
+    rows += [
+        claim(match.sentence, _Entry(match), Check("issue", {"issue": match.entry.issue}))
+        for match in known
+        if match.how not in known_failures.MAYBE
+    ]
     program, command = issue.program, issue.command
     if command.variables:
         settings = " ".join(f"{name}={value}" for name, value in command.variables.items())
-        rows.append(f"Run with `{settings}`, as the issue says.")
+        rows.append(claim(f"Run with `{settings}`, as the issue says.", _Runs()))
     if issue.is_cell:
-        rows.append("Run as a notebook runs a cell: `__main__` has no file.")
+        text = "Run as a notebook runs a cell: `__main__` has no file."
+        rows.append(claim(text, _Runs()))
     if program.added:
-        rows.append(f"Added to the program of the issue: `{'; '.join(program.added)}`.")
-    rows.append(f"Drafted with reprokit {__version__}.")
-    return rows
+        text = f"Added to the program of the issue: `{'; '.join(program.added)}`."
+        rows.append(claim(text, _Runs()))
+    return [*rows, claim(f"Drafted with reprokit {__version__}.", _Runs())]
 
 
 def _text(opened: OpenedPack | None, name: str) -> str:

@@ -241,11 +241,12 @@ def _ranks_that_disagree(verdict: Verdict, seen: Observation) -> Responsible | N
 
 
 def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
+    it = "A part of it" if seen.is_need_of_part else "It"
     if seen.fails_only_with == "passes":
-        why = "It passes without the program's own passes."
+        why = f"{it} passes without the program's own passes."
         return Responsible("user", (why,), next(iter(seen.own_passes), ""))
     if seen.fails_only_with == "backend":
-        why = "It fails with the program's own backend, and with none of torch's backends."
+        why = f"{it} fails with the program's own backend, and with none of torch's backends."
         return Responsible("user", (why,), seen.own_backend)
     if seen.fails_only_with == "nothing":
         return Responsible("unknown", (as_sentence(seen.eager_detail),))

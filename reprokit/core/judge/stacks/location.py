@@ -226,6 +226,11 @@ def doing_in_words(
 
 
 def as_sentence(text: str) -> str:
-    """Return ``text`` with a capital first letter and a punctuation mark at the end."""
-    text = text[0].upper() + text[1:]
+    """Return ``text`` with a capital first letter and a punctuation mark at the end.
+
+    A first word that is code does not change. An empty message after a colon is left out.
+    """
+    text = text.rstrip(" :") if text.endswith(": ") else text
+    first = text.partition(" ")[0]
+    text = text if re.search(r"[=_(.]", first) else text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else text + "."

@@ -41,7 +41,8 @@ def from_json(kind: Any, value: Any) -> Any:
 @functools.cache
 def field_types(kind: Any) -> dict[str, Any]:
     """Return the types of a record's fields, by name."""
-    return get_type_hints(kind)
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def _record(kind: Any, value: Any) -> Any:

@@ -12,11 +12,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from reprokit.core.experiments import known_conditions
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
+from reprokit.core.records.claims import ShownProgram
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.process_state import describe_exit
@@ -50,6 +52,9 @@ Confirm = Callable[[CandidateResult], CandidateResult]
 @dataclass(frozen=True)
 class Proof:
     """The results of one program in fresh processes."""
+
+    about: ClassVar[type[ShownProgram]] = ShownProgram
+    packed_as: ClassVar[str] = run_names.PROOF_FILE
 
     answer: str
     """The answer of one watched run: one of ``core.judge.same_failure.ANSWERS``."""

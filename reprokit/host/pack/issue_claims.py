@@ -1,0 +1,323 @@
+"""The statements of an issue about the captured run, its program and what is known of it.
+
+Each is a :class:`Claim`, and the templates of public texts print nothing else: no plain text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from reprokit import __version__
+from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.core.judge.hangs import hang_causes
+from reprokit.core.judge.responsible import responsibility
+from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.records.claims import (
+    Check,
+    Claim,
+    How,
+    KnownIssue,
+    Machine,
+    ShownProgram,
+    UsersRun,
+    claim,
+)
+from reprokit.core.records.finding import Identity, Signature, Verdict
+from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.shared.contract import run_names
+from reprokit.core.triage import issue_title
+from reprokit.core.triage.decision import COMMENT, NOTHING, Decision
+from reprokit.host.minimize.proofs.proof import Proof
+from reprokit.host.minimize.proofs.proven import Candidate, Repro
+
+PASSES_EAGER = Check("passes", {"without_compile": True})
+MAX_WAITS = 6
+"""Limit of the printed waits of one process for another."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """The evidence of a claim about a known issue: the decision that names it."""
+
+    about = KnownIssue
+    packed_as = run_names.REPORT_DATA_FILE
+    decision: Decision
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """The evidence of a claim about the machine: what its interpreter says."""
+
+    about = Machine
+    packed_as = run_names.COLLECT_ENV_FILE
+
+
+@dataclasses.dataclass(frozen=True)
+class Unproved:
+    """The evidence of a claim about a program that is no repro: the reason."""
+
+    about = ShownProgram
+    packed_as = run_names.MINIMIZE_FILE
+    program: Candidate
+
+
+def title(verdict: Verdict, identity: Identity, seen: Observation, program: str) -> Claim[UsersRun]:
+    """Return the title of an issue."""
+    text = issue_title.make_issue_title(verdict, identity, seen, program)
+    return claim(text, verdict, _failure(verdict))
+
+
+def what_fails(verdict: Verdict, seen: Observation) -> Claim[UsersRun]:
+    """Return what fails, in one sentence."""
+    return claim(issue_title.first_sentence(verdict, seen), verdict, _failure(verdict))
+
+
+def _failure(verdict: Verdict) -> Check:
+    return Check(
+        "failure",
+        {
+            "kind": verdict.kind,
+            "cause": verdict.cause,
+            "phase": verdict.phase,
+            "words": [*verdict.evidence, verdict.reason],
+        },
+    )
+
+
+def without_compile(proof: Proof | None, seen: Observation) -> list[Claim[Any]]:
+    """Return how the program, or else the captured run, ends without torch.compile."""
+    if seen.kernel:
+        text = "The kernel was compiled alone, by `triton.compile`: torch is not needed."
+        return [claim(text, seen)]
+    if proof is not None and proof.eager == "passes":
+        return [claim("Without `torch.compile` the program passes.", proof, PASSES_EAGER)]
+    if proof is not None and proof.eager:
+        text = f"Without `torch.compile` the program ends like this: {proof.eager}."
+        return [claim(text, proof, Check("fails", {"without_compile": True}))]
+    if seen.eager and seen.comparison is None:
+        how: How = "passes" if seen.eager == "passes" else "fails"
+        checks = [Check(how, {"without_compile": True})] * (seen.eager in ("passes", "fails"))
+        return [claim(f"Without `torch.compile`: {_eager(seen)}.", seen, *checks)]
+    return []
+
+
+def _eager(seen: Observation) -> str:
+    if seen.eager == "passes" and seen.eager_detail:
+        return seen.eager_detail
+    outcome = {
+        "passes": "it passes",
+        "fails": "it fails as well",
+        "hangs": "it does not finish either",
+    }.get(seen.eager)
+    if outcome:
+        return outcome
+    return "not tried (a command is run only once)" if seen.is_command else "not tried"
+
+
+def version(collect_env: str) -> list[Claim[Machine]]:
+    """Return the torch with which the run failed."""
+    found = re.search(r"^PyTorch version: (\S+)", collect_env, re.MULTILINE)
+    if found is None:
+        return []
+    check = Check("version", {"torch": found[1]})
+    return [claim(f"It failed with torch {found[1]}.", Environment(), check)]
+
+
+def no_collect_env(missing: Sequence[Missing]) -> Claim[Machine]:
+    """Return why there is no output of torch.utils.collect_env."""
+    why = next((m.why for m in missing if "collect_env" in m.what), "it did not run")
+    return claim(f"There is no output of `python -m torch.utils.collect_env`: {why}", Environment())
+
+
+def no_error(seen: Observation) -> Claim[UsersRun]:
+    """Return that the run left no text about its failure."""
+    return claim("The target wrote no error.", seen, Check("output", {"is_empty": True}))
+
+
+@dataclasses.dataclass(frozen=True)
+class LongAnswer:
+    """An answer of several lines, with its question."""
+
+    question: Claim[UsersRun]
+    answer: str
+
+
+def long_answers(seen: Observation) -> list[LongAnswer]:
+    """Return the answers that are output."""
+    return [
+        LongAnswer(claim(f"{a.question}:", seen), a.answer)
+        for a in seen.answers
+        if "\n" in a.answer
+    ]
+
+
+def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[ShownProgram]:
+    """Return what the repro is, or why there is none."""
+    if isinstance(program, Repro):
+        fake = "; fake tensors, nothing is executed" if is_simulated else ""
+        checks = [Check("lines", {"lines": len(program.text.splitlines())}), Check("fails")]
+        checks += [PASSES_EAGER] if program.proof.eager == "passes" else []
+        return claim(f"{program.about}{fake}", program.proof, *checks)
+    return claim(f"There is no proven repro: {program.why.rstrip('.')}.", Unproved(program))
+
+
+def about_candidate(program: Candidate) -> list[Claim[ShownProgram]]:
+    """Return what the unproved program of the pack is; empty without one."""
+    text = f"`{run_names.CANDIDATE_FILE}` in the pack is {program.about}."
+    return [claim(text, Unproved(program))] if program.text else []
+
+
+def banner(decision: Decision, verdict: Verdict) -> list[Claim[Any]]:
+    """Return what to do with the issue instead of filing it, or before it."""
+    if decision.action == COMMENT:
+        known = Known(decision)
+        check = Check("issue", {"issue": decision.issue, "title": decision.why})
+        text = (
+            f"{decision.issue}, {decision.why}. Please comment there instead of opening an issue."
+        )
+        return [claim("This failure is known: " + text, known, check), *_avoids(decision, "it")]
+    if decision.action == NOTHING:
+        is_own = verdict.responsible == "user" and verdict.kind != "error-in-eager"
+        if is_own:
+            text = f"This is not a bug of PyTorch: {decision.why}. Please do not file it as one."
+            return [claim(text, verdict, *_own_code(verdict))]
+        return [claim(f"Please do not file this: {decision.why}.", verdict)]
+    if decision.issue:
+        text = f"Please compare it with {decision.issue} first, which is probably the same failure."
+        check = Check("issue", {"issue": decision.issue})
+        return [claim(text, Known(decision), check), *_avoids(decision, "that one")]
+    return []
+
+
+def _avoids(decision: Decision, what: str) -> list[Claim[KnownIssue]]:
+    if not decision.avoids:
+        return []
+    check = Check("passes", {"of": "issue", "issue": decision.issue, "lines": decision.avoids})
+    return [claim(f"To avoid {what}: `{decision.avoids}`", Known(decision), check)]
+
+
+def _own_code(verdict: Verdict) -> list[Check]:
+    place = verdict.responsible_place
+    return [Check("own code", {"place": place})] if place else []
+
+
+def ablation_of(ablation: AnyAblation | None) -> list[Claim[UsersRun] | Claim[ShownProgram]]:
+    """Return with which backends the program fails; empty without an ablation."""
+    return [ablation.claim] if ablation is not None and ablation.sentence else []
+
+
+def settings(configs: dict[str, dict[str, str]]) -> list[Claim[Machine]]:
+    """Return a line for each setting of the run that is not torch's default."""
+    return [
+        claim(
+            f"{module}.{key} = {value}",
+            Environment(),
+            Check("settings", {"module": module, "key": key, "value": value}),
+        )
+        for module, rows in sorted(configs.items())
+        for key, value in sorted(rows.items())
+    ]
+
+
+def details(verdict: Verdict, signature: Signature, seen: Observation) -> list[Claim[UsersRun]]:
+    """Return how the failure was found, the most useful first."""
+    name = signature.title.replace("`", "'")
+    digest = Check("digest", {"algorithm": signature.algorithm, "title": signature.title})
+    rows = [
+        claim(
+            f"signature `{signature.id}` (reprokit {__version__}, algorithm"
+            f" {signature.algorithm}): `{name}`",
+            signature,
+            digest,
+        )
+    ]
+    if explain := hang_causes.explain_cause(verdict):
+        rows.append(claim(f"cause `{verdict.cause}`: {explain}", verdict, _failure(verdict)))
+    if responsibility.why_not_filed(verdict) and verdict.responsible:
+        text = "; ".join([f"responsible: {verdict.responsible}", *verdict.responsible_because])
+        rows.append(claim(text, verdict, *_responsible(verdict)))
+    rows += [claim(f"simulated device: {text}", verdict) for text in verdict.simulated[:1]]
+    rows += [claim(f"also {row}", verdict) for row in hang_causes.explain_also(verdict)]
+    rows += [_at_work(verdict, name, value) for name, value in verdict.work.items()]
+    rows += [claim(row, verdict, *_checks_of(row)) for row in verdict.path[:MAX_WAITS]]
+    answers = [f"{a.question}: {a.answer}" for a in seen.answers if "\n" not in a.answer]
+    rows += [claim(row, seen, *_checks_of(row)) for row in answers]
+    rows += [_graphs(seen), _cost(seen)]
+    rows += [claim(row, verdict, *_checks_of(row)) for row in verdict.evidence]
+    rows += [claim(str(row), seen, *_checks_of(str(row))) for row in seen.remarks]
+    return rows + [
+        claim(f"different from the real device: {row}", verdict) for row in verdict.simulated[1:]
+    ]
+
+
+def _responsible(verdict: Verdict) -> list[Check]:
+    eager = [Check("fails", {"without_compile": True})] * (verdict.kind == "error-in-eager")
+    return [*_own_code(verdict), *eager]
+
+
+def _at_work(verdict: Verdict, name: str, value: str) -> Claim[UsersRun]:
+    checks = [Check("own code", {"place": value})] if name == "line" else []
+    checks += [Check("logs", {"words": [value]})] if name in ("pass", "op", "node", "graph") else []
+    return claim(f"{name} at work: `{value}`", verdict, *checks)
+
+
+def _graphs(seen: Observation) -> Claim[UsersRun]:
+    parts, counts = [], {}
+    for level, about in (("dynamo", "Dynamo"), ("export", "exported"), ("aten", "ATen")):
+        graphs = [g for g in seen.graphs if g.level == level]
+        if graphs:
+            counts[level] = [len(graphs), sum(g.nodes for g in graphs)]
+            plural = "s" if len(graphs) > 1 else ""
+            parts.append(f"{len(graphs)} {about} graph{plural} with {counts[level][1]} nodes")
+    text = ", ".join(parts) or "no graph was recorded"
+    recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
+    text += f", {recompiles} recompiles" if recompiles else ""
+    text += f", {breaks} graph breaks" if breaks else ""
+    return claim(text, seen, Check("count", {**counts, "recompiles": recompiles, "breaks": breaks}))
+
+
+def _cost(seen: Observation) -> Claim[UsersRun]:
+    peak = seen.peak_rss_bytes
+    return claim(
+        f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {peak / 1e6:.0f} MB at most",
+        seen,
+        Check("cost", {"seconds": seen.seconds, "cpu_s": seen.cpu_s, "peak_rss_bytes": peak}),
+    )
+
+
+_ROWS: Sequence[tuple[How, str]] = (
+    ("output", r"(?:message|stderr|guard that failed): (?P<words>.*)"),
+    ("output", r"the compiler warned[^:]*: (?P<words>.*)"),
+    ("output", r"the program then ended with (?P<words>.*)"),
+    ("output", r"exception chain: (?P<names>.*)"),
+    ("output", r"exit status (?P<status>-?\d+)"),
+    ("stack", r"phase \S+ from frame `?(?P<frame>[^`]+)`?"),
+    ("stack", r"no frame of the compiler on (?P<no_compiler>)"),
+    ("stack", r"(?:over \d+ dumps|no progress for) (?P<still>)"),
+    ("passes", r"with backend=\"(?P<backend>\w+)\": it passes"),
+    ("values", r"(?P<name>[\w\[\]. `]+): (?:values|dtype|shape)\b.*eager gives"),
+    ("logs", r"so far "),
+)
+"""The forms of evidence, and how each is checked."""
+
+
+def _checks_of(row: str) -> Iterable[Check]:
+    for how, pattern in _ROWS:
+        if match := re.match(pattern, row):
+            return [Check(how, match.groupdict())]
+    return []
+
+
+def who_is_responsible(verdict: Verdict) -> list[Claim[Any]]:
+    """Return who is responsible, and why the failure is not filed, for a comment."""
+    who = verdict.responsible or "unknown"
+    part = verdict.phase or "no phase of the compiler"
+    rows = [claim(f"Responsible: {who}, in {part}.", verdict, *_responsible(verdict))]
+    if why := responsibility.why_not_filed(verdict):
+        is_known = who != "unknown"
+        text = f"Not a bug of PyTorch: {why}." if is_known else as_sentence(why)
+        rows.append(claim(text, verdict, *_responsible(verdict)))
+    return rows
