@@ -6,9 +6,9 @@ import dataclasses
 
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
-from reprokit.core.records import cudagraph_skips
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.remarks import cudagraph_skips
 from reprokit.core.shared.contract.events import CudagraphSkipped
 
 MUTATED = """skipping cudagraphs due to mutated inputs (2 instances). Found from : 

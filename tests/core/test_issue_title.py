@@ -61,7 +61,7 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
         (
             "wrong-result: inductor | values @ aten.index_put_",
             "inductor",
-            Observation(failing_part="inductor"),
+            Observation(first_rung="inductor"),
             "",
             "[inductor] wrong result: values in aten.index_put_",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core.records.compiler_warnings import group_warnings
+from reprokit.core.records.remarks.compiler_warnings import group_warnings
 from reprokit.core.shared.contract.events import WarningShown
 
 SHAPES = "torch.fx.experimental.symbolic_shapes"

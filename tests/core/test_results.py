@@ -88,6 +88,14 @@ def test_only_a_steady_difference_of_compiled_code_is_wrong(
     assert words.lower() in (verdict.reason + " ".join(verdict.evidence)).lower()
 
 
+def test_only_results_that_are_not_listed_are_counted() -> None:
+    """The second of two wrong results is listed, so no more results differ."""
+    rows = tuple(dataclasses.replace(WRONG, name=f"output[{n}]") for n in range(8))
+    assert not any("more result" in row for row in verdict_of(Comparison(rows[:2], 2, 2)).evidence)
+    assert "2 more results differ" in verdict_of(Comparison(rows, 8, 8)).evidence
+    assert "1 more result differs" in verdict_of(Comparison(rows[:7], 7, 8)).evidence
+
+
 def test_a_different_exception_has_its_own_verdict() -> None:
     """An AssertionError may be the program's own check of its results; a TypeError is not."""
     wrong = Comparison((WRONG,), 1, 2, 2)
@@ -118,7 +126,7 @@ def test_wrong_numbers_are_one_family_at_any_position() -> None:
         seen = dataclasses.replace(
             HEALTHY,
             comparison=Comparison((dataclasses.replace(WRONG, what=what),), 1, 1, 1),
-            failing_part="inductor",
+            first_rung="inductor",
             departs="acosh",
         )
         titles.add(sign_verdict(judge_run(seen), seen).title)

@@ -18,10 +18,10 @@ from reprokit.core.experiments.simulated_vs_real import (
     summarise_run,
 )
 from reprokit.core.judge.signature import sign_verdict
-from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
 from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
 from reprokit.host.pipeline import pipeline

@@ -15,10 +15,10 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from reprokit.core.experiments.ablation import BACKENDS, EAGER, AblationStep, ProgramAblation
-from reprokit.core.records.compiler_warnings import CompilerWarning
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
+from reprokit.core.records.remarks.compiler_warnings import CompilerWarning
 from reprokit.host.minimize.proofs import proven
 from reprokit.host.nightly import night_report, night_report_files
 from reprokit.host.pack import issue_text

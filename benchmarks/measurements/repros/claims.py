@@ -1,35 +1,45 @@
-"""Check what the drafts of issues say, by a route that does not use the code that said it.
+"""Check what the drafts of issues state, by a route that does not use the code that stated it.
 
-python -m benchmarks run claims [--only NUMBER ...]
+python -m benchmarks run claims [--only NUMBER ...] [--runs FOLDER ...]
 
-Each program of the catalogue is captured as a command. Every sentence of its issue.md that states a
-fact is read from the text and checked in fresh processes that do not have reprokit: the program and
-the repro run with Python alone, with a different backend, setting or environment, and the settings
-are compared with those of a fresh torch. A statement that no check knows is counted as unchecked,
-and shown.
+Each program of the catalogue is captured as a command; with --runs, the run directories in a folder
+are taken as they are. Every statement of ``issue/claims.json`` is checked in fresh processes that
+do not import reprokit: the program and the repro run with Python alone, with a different backend,
+setting or environment, py-spy reads the stack of a hang, and the settings are compared with those
+of a fresh torch. A statement that no check fits is counted as unchecked, and shown.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
+import hashlib
+import json
 import os
 import re
+import resource
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
-from ...harness import ChildResult, quiet_environ, run_child, run_reprokit, show_progress
+from ... import plain_program
+from ...harness import quiet_environ, run_reprokit, show_progress
 from ...measurement import Measurement, add_only_option
 from ...results import Column, Row
 
 COLUMNS = (
-    Column("issue", "issue"),
+    Column("failure", "failure"),
     Column("kind", "kind"),
     Column("claims", "claims"),
     Column("true", "true"),
@@ -37,309 +47,564 @@ COLUMNS = (
     Column("unchecked", "unchecked"),
 )
 LIMIT_S = 900.0
-RUN_LIMIT_S = 180.0
+RUN_LIMIT_S = 150.0
+HANG_S = 25.0
+"""How long a program runs that hangs, before its stacks are read."""
 TRUE, FALSE, UNCHECKED = "true", "false", "unchecked"
-RUNS_FILE = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-PATCHED = """
-import torch
-_compile = torch.compile
-def compile(*words, **options):
-    return _compile(*words, **{**options, **CHANGED})
-torch.compile = compile
-"""
+PLAIN = Path(plain_program.__file__)
 NO_COMPILE = {"TORCHDYNAMO_DISABLE": "1", "TORCH_COMPILE_DISABLE": "1"}
-LOGS = {"recompile-limit": "recompiles", "graph-break": "graph_breaks"}
-SHOWN_IN_LOG = {"recompile-limit": "recompile_limit", "graph-break": "Graph break"}
-"""Of kinds that do not end a program: the log of torch that shows them, and its words."""
-CONDITIONS: dict[str, tuple[str, dict[str, str]]] = {
-    "vector instructions": ("import torch._inductor.config as c; c.cpp.simdlen = 0", {}),
-    "OpenMP threads": ("", {"OMP_NUM_THREADS": "2"}),
-    "visible CPUs": ("import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", {}),
-    "random seed": ("import torch; torch.manual_seed(12345)", {}),
-    "default dtype": ("import torch; torch.set_default_dtype(torch.float64)", {}),
-    "denormal numbers": ("import torch; torch.set_flush_denormal(True)", {}),
-    "fast math": (
-        "import torch._inductor.config as c; c.cpp.enable_unsafe_math_opt_flag = True",
+HANGS = ("hang", "slow-compile")
+SHOWN_IN_LOG = {
+    "recompile-limit": "recompile_limit",
+    "graph-break": "Graph break",
+    "cudagraph-skip": "skipping cudagraphs",
+}
+"""Of kinds that do not end a program: the words of torch's log that show them."""
+CONDITIONS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "vector instructions": ({"configs": {"torch._inductor.config.cpp.simdlen": 0}}, {}),
+    "OpenMP threads": ({}, {"OMP_NUM_THREADS": "2"}),
+    "visible CPUs": (
+        {"lines": "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"},
         {},
     ),
-    "compiler caches": ("", {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}),
-    "dynamic shapes": (PATCHED.replace("CHANGED", "{'dynamic': True}"), {}),
-    "hash seed": ("", {"PYTHONHASHSEED": "1"}),
-    "compile workers": ("", {"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
-    "contents of new memory": ("", {"MALLOC_PERTURB_": "165"}),
-    "vector instructions of ATen and Inductor": ("", {"ATEN_CPU_CAPABILITY": "default"}),
-}
-"""What the repro is run with to check that it does not depend on a condition: code that begins the
-program, and environment variables.
-"""
+    "random seed": ({"lines": "torch.manual_seed(12345)"}, {}),
+    "default dtype": ({"lines": "torch.set_default_dtype(torch.float64)"}, {}),
+    "denormal numbers": ({"lines": "torch.set_flush_denormal(True)"}, {}),
+    "fast math": ({"configs": {"torch._inductor.config.cpp.enable_unsafe_math_opt_flag": True}}, {}),
+    "compiler caches": ({}, {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}),
+    "dynamic shapes": ({"compile": {"dynamic": True}}, {}),
+    "hash seed": ({}, {"PYTHONHASHSEED": "1"}),
+    "compile workers": ({}, {"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
+    "contents of new memory": ({}, {"MALLOC_PERTURB_": "165"}),
+    "vector instructions of ATen and Inductor": ({}, {"ATEN_CPU_CAPABILITY": "default"}),
+    "free memory": (
+        {"lines": "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))"},
+        {},
+    ),
+}  # fmt: skip
+"""What the repro runs with to check that it does not depend on a condition: changes and variables."""
 
 
 @dataclass(frozen=True)
-class Drafted:
-    """A capture: the user's program, and what reprokit wrote about it."""
+class PlainRun:
+    """A run without reprokit."""
 
-    entry: KnownFailure
+    status: int | None
+    """None for a program that still ran when its stacks were read."""
+    text: str
+    """What it printed, and torch's own trace."""
+    found: Mapping[str, Any]
+    """What :mod:`plain_program` printed."""
+    stacks: tuple[str, ...] = ()
+    """Two dumps of py-spy, of a program that still ran."""
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+    graphs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Level -> number of graphs and of their nodes, from torch's trace."""
+
+
+@dataclass
+class DraftedIssue:
+    """The pack of a run, and the runs that check it."""
+
+    name: str
+    run_dir: Path
     folder: Path
-    issue: str
-    repro: Path | None
-    environ: dict[str, str]
+    entry: KnownFailure | None
+    cache: Path
+    runs: dict[str, PlainRun] = field(default_factory=dict)
 
-    def run(
-        self, file: Path, before: str = "", variables: dict[str, str] | None = None
-    ) -> ChildResult:
-        """Run a file with Python alone, and with code before it."""
-        with tempfile.TemporaryDirectory(prefix="claims-") as cache:
-            logs = {"TORCH_LOGS": LOGS[self.entry.kind]} if self.entry.kind in LOGS else {}
-            environ = {
-                **self.environ,
-                "TORCHINDUCTOR_CACHE_DIR": cache,
-                **logs,
-                **(variables or {}),
-            }
-            words = ["-c", f"{before}\n{RUNS_FILE}", str(file)] if before else [str(file)]
-            return run_child(
-                [sys.executable, *words], environ=environ, cwd=file.parent, limit_s=RUN_LIMIT_S
-            )
+    @functools.cached_property
+    def request(self) -> dict[str, Any]:
+        """The options of the captured run."""
+        document: dict[str, Any] = json.loads((self.run_dir / "run.json").read_text())
+        return document
+
+    @functools.cached_property
+    def verdict(self) -> dict[str, Any]:
+        """The verdict of the captured run."""
+        document: dict[str, Any] = json.loads((self.run_dir / "pack" / "verdict.json").read_text())
+        return document
 
     @property
-    def program(self) -> Path:
-        """The user's program."""
-        return self.folder / "program.py"
+    def repro(self) -> Path | None:
+        """The proved program."""
+        path = self.run_dir / "pack" / "repro.py"
+        return path if path.exists() else None
+
+    def spec_of(self, is_repro: bool) -> dict[str, Any] | None:
+        """Return what plain_program runs; None for a command that it cannot run."""
+        if is_repro:
+            return {"file": str(self.repro)} if self.repro else None
+        target = self.request["target"]
+        if target["kind"] in ("file", "module"):
+            options = self.request.get("compile") or {}
+            return {
+                "file": target["place"],
+                "factory": target["name"],
+                "options": {
+                    k: v
+                    for k, v in options.items()
+                    if k in ("backend", "mode", "dynamic", "fullgraph")
+                },
+                "train": self.request.get("train"),
+            }
+        words = list(target["command"])
+        if len(words) > 1 and "python" in Path(words[0]).name:
+            if words[1] == "-c":
+                script = self.cache / "command.py"
+                script.write_text(words[2])
+                return {"file": str(script), "words": words[3:]}
+            if words[1].endswith(".py"):
+                return {"file": str(self.folder / words[1]), "words": words[2:]}
+        return None
+
+    def run(
+        self,
+        is_repro: bool = False,
+        changes: Mapping[str, Any] | None = None,
+        variables: Mapping[str, str] | None = None,
+        compares: bool = False,
+    ) -> PlainRun | None:
+        """Run the program, or the repro, without reprokit; None where that is not possible."""
+        spec = self.spec_of(is_repro)
+        needs_cache = self.verdict["stage"] and not is_repro
+        if spec is None or needs_cache or not Path(str(spec["file"])).exists():
+            return None
+        spec = {**spec, "changes": dict(changes or {}), "compares": compares}
+        key = json.dumps([spec, dict(variables or {})], sort_keys=True)
+        if key not in self.runs:
+            hangs = self.verdict["kind"] in HANGS
+            self.runs[key] = _run(spec, self.folder, self.cache, variables or {}, hangs)
+        return self.runs[key]
+
+
+def _run(
+    spec: dict[str, Any], folder: Path, cache: Path, variables: Mapping[str, str], hangs: bool
+) -> PlainRun:
+    with tempfile.TemporaryDirectory(prefix="claims-trace-", dir=cache) as trace:
+        environ = {
+            **quiet_environ(PYTHONPATH=""),
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "TORCHDYNAMO_VERBOSE": "1",
+            "TORCH_LOGS": "recompiles,graph_breaks,perf_hints,cudagraphs",
+            "TORCH_TRACE": trace,
+            **variables,
+        }
+        words = [sys.executable, str(PLAIN), json.dumps(spec)]
+        out = cache / f"output-{time.monotonic_ns()}.txt"
+        with out.open("wb") as file:
+            child = subprocess.Popen(
+                words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                start_new_session=True,
+            )  # fmt: skip
+            status, usage, stacks = _wait(child, HANG_S if hangs else RUN_LIMIT_S)
+        printed = out.read_text(errors="replace")
+        logs = [path.read_text(errors="replace") for path in Path(trace).rglob("*.log")]
+    lines = [row for row in printed.splitlines() if row.startswith(plain_program.MARK)]
+    found = json.loads(lines[-1].removeprefix(plain_program.MARK)) if lines else {}
+    peak = usage.ru_maxrss * 1024 if usage else 0
+    cpu_s = usage.ru_utime + usage.ru_stime if usage else 0.0
+    text = "\n".join([printed, *logs])
+    return PlainRun(status, text, found, stacks, cpu_s, peak, _graphs_of(logs))
+
+
+def _wait(
+    child: subprocess.Popen[bytes], limit_s: float
+) -> tuple[int | None, resource.struct_rusage | None, tuple[str, ...]]:
+    """Wait for a child. After the limit, read its stacks twice and end it."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            _end_group(child.pid)
+            return child.returncode, usage, ()
+        time.sleep(0.1)
+    stacks = []
+    for _ in range(2):
+        command = ["py-spy", "dump", "--nonblocking", "--subprocesses", "--pid", str(child.pid)]
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
+        stacks.append(done.stdout)
+        time.sleep(2.0)
+    _end_group(child.pid)
+    _, _, usage = os.wait4(child.pid, 0)
+    child.returncode = -9
+    return None, usage, tuple(stacks)
+
+
+def _end_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _graphs_of(logs: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Count the graphs in torch's trace, and the nodes of their code."""
+    levels = {"dynamo": ("dynamo_output_graph",), "aten": ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")}  # fmt: skip
+    counts = dict.fromkeys(levels, (0, 0))
+    for log in logs:
+        rows = log.splitlines()
+        for place, row in enumerate(rows):
+            for level, names in levels.items():
+                if any(f'"{name}"' in row for name in names) and "has_payload" in row:
+                    code = []
+                    for line in rows[place + 1 :]:
+                        if not line.startswith("\t"):
+                            break
+                        code.append(line[1:])
+                    graphs, nodes = counts[level]
+                    counts[level] = graphs + 1, nodes + _nodes_of("\n".join(code))
+    return counts
+
+
+def _nodes_of(code: str) -> int:
+    """Return the number of nodes of a printed graph: inputs, assigned names and the result."""
+    function = re.search(r"( *)def forward\(.*", code, re.DOTALL)
+    if function is None:
+        return 0
+    text = re.sub(rf"(?m)^{function[1]}", "", function.group())
+    try:
+        (node,) = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)][:1]
+    except (SyntaxError, ValueError):
+        return 0
+    inputs = {argument.arg for argument in node.args.args}
+    names = [
+        row
+        for row in ast.walk(node)
+        if isinstance(row, (ast.Assign, ast.AnnAssign))
+        and not (isinstance(row.value, ast.Name) and row.value.id in inputs)
+        and not (isinstance(row.value, ast.Constant) and row.value.value is None)
+        and isinstance(row.targets[0] if isinstance(row, ast.Assign) else row.target, ast.Name)
+    ]
+    return len(node.args.args) - 1 + len(names) + 1
+
+
+Check = Mapping[str, Any]
+Checker = Callable[[DraftedIssue, Mapping[str, Any], Check], str]
+
+
+def _answer(is_true: bool | None) -> str:
+    return UNCHECKED if is_true is None else TRUE if is_true else FALSE
+
+
+def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
+    """Return whether a run failed as the verdict says, by its end and its output."""
+    if done is None:
+        return None
+    verdict = drafted.verdict
+    kind, cause = verdict["kind"], verdict["cause"] or ""
+    if kind in HANGS:
+        return done.status is None
+    if kind == "crash":
+        return done.status is not None and done.status < 0
+    if kind in SHOWN_IN_LOG and SHOWN_IN_LOG[kind] in done.text:
+        return True
+    if kind in ("wrong-result", "nondeterministic") and done.status == 0:
+        return bool(done.found.get("differences"))
+    if kind == "unknown" and cause in ("deadline", "idle"):
+        return None
+    if done.status == 0 and kind == "exception":
+        return cause in done.text  # the program caught it
+    return done.status not in (0, None)
+
+
+def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    is_repro = claim["about"] == "the program of the pack"
+    changes = {
+        k: check[k] for k in ("compile", "configs", "without_compile", "lines") if k in check
+    }
+    changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
+    variables: Mapping[str, str] = NO_COMPILE if changes.get("without_compile") else {}
+    if check.get("with") == "no torch.compile":
+        changes, variables = {"without_compile": True}, NO_COMPILE
+    elif (
+        check.get("entry")
+        or check.get("without_passes")
+        or (check.get("of") == "issue" and not check.get("lines"))
+    ):
+        return UNCHECKED
+    if check.get("of") == "issue" and "torch." not in str(check.get("lines")):
+        return UNCHECKED  # words, not code
+    if name := check.get("condition"):
+        if name not in CONDITIONS:
+            return UNCHECKED
+        changes, variables = CONDITIONS[name]
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic") and not is_repro
+    done = drafted.run(is_repro, changes, variables, compares and not variables)
+    return _answer(_is_failure(drafted, done))
+
+
+def _check_passes(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    answer = _check_fails(drafted, claim, check)
+    return {TRUE: FALSE, FALSE: TRUE}.get(answer, UNCHECKED)
+
+
+def _check_failure(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = check["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    is_same = _is_failure(drafted, done)
+    cause = check["cause"] or ""
+    if is_same and done is not None and cause.startswith("SIG"):
+        is_same = done.status == -getattr(signal, cause, 0)
+    elif is_same and done is not None and check["kind"] in ("exception", "error-in-eager"):
+        is_same = cause in done.text
+    return _answer(is_same)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the words of a text that do not depend on a run: no numbers, no hidden parts."""
+    text = re.sub(r"<[\w-]+>|'[^']*/[^']*'|/\S+", " \0 ", text)
+    text = re.sub(r"0x[0-9a-f]+|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", " \0 ", text.replace("...", "\0"))
+    return [piece.strip() for piece in text.split("\0") if re.search(r"\w{3}", piece)]
+
+
+def _check_output(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None:
+        return UNCHECKED
+    if check.get("status") is not None:
+        return _answer(done.status == int(check["status"]))
+    if check.get("is_empty"):
+        return UNCHECKED
+    output = re.sub(r"\s+", " ", done.text.replace("\\n", " ").replace('\\"', '"'))
+    if check.get("names"):
+        names = [name.rpartition(".")[2] for name in check["names"].split(" > ")]
+        return _answer(all(name in output for name in names))
+    return _answer(all(" ".join(piece.split()) in output for piece in _pieces(check["words"])))
+
+
+def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None:
+        return UNCHECKED
+    if check.get("frame"):
+        file, _, function = check["frame"].partition(":")
+        name = function.rpartition(".")[2]
+        text = "\n".join([done.text, *done.stacks])
+        if name not in text:
+            return _answer(False)
+        return _answer(file.startswith("<") or file in text or Path(file).name in text)
+    if not done.stacks:
+        return UNCHECKED if done.status is not None else FALSE
+    if check.get("no_compiler") is not None:
+        return _answer(not re.search(r"torch/_(dynamo|inductor|functorch)/", done.stacks[-1]))
+    first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
+    return _answer(first == second)
+
+
+def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    if done is None or drafted.verdict["stage"] or "export" in check:
+        return UNCHECKED
+    told = {level: tuple(check.get(level, (0, 0))) for level in ("dynamo", "aten")}
+    return _answer(told == {level: tuple(done.graphs[level]) for level in told})
+
+
+def _check_cost(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    if done is None or not done.peak_bytes:
+        return UNCHECKED
+    is_peak = done.status is None or check["peak_rss_bytes"] <= 3 * done.peak_bytes
+    is_cpu = done.status is None or check["cpu_s"] <= 5 * done.cpu_s + 5
+    request = drafted.request
+    is_time = abs(request["ended"] - request["started"] - check["seconds"]) < 2
+    return _answer(is_peak and is_cpu and is_time)
+
+
+def _check_settings(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    code = f"import importlib; print(repr(importlib.import_module({check['module']!r}).{check['key']}))"
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    return _answer(done.returncode == 0 and done.stdout.strip() != check["value"])
+
+
+@functools.cache
+def _torch_version() -> str:
+    code = "import torch; print(torch.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _check_version(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    return _answer(check["torch"] == _torch_version())
+
+
+def _check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    if drafted.entry is not None:
+        return _answer(check["issue"] == drafted.entry.issue)
+    spec = drafted.spec_of(False)
+    number = check["issue"].rpartition("#")[2]
+    text = Path(str(spec["file"])).read_text() if spec else ""
+    return TRUE if number in text else UNCHECKED
+
+
+def _check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    match = re.match(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?", check["place"])
+    if match is None:
+        return UNCHECKED
+    path = drafted.folder / match["file"]
+    if match["file"].startswith("<") or not path.is_file():
+        return UNCHECKED
+    rows = path.read_text(errors="replace").splitlines()
+    is_there = 0 < int(match["line"]) <= len(rows) and "site-packages" not in str(path)
+    name = (match["function"] or "").rpartition(".")[2]
+    if name and not name.startswith("<"):
+        is_there &= any(name in row for row in rows[: int(match["line"])])
+    return _answer(is_there)
+
+
+def _check_digest(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    text = f"{check['algorithm']}\n{check['title']}"
+    return _answer(f"`{hashlib.sha256(text.encode()).hexdigest()[:12]}`" in claim["text"])
+
+
+def _check_values(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run(compares=True)
+    return _answer(None if done is None else _is_failure(drafted, done))
+
+
+def _check_lines(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    text = drafted.repro.read_text() if drafted.repro else ""
+    return _answer(len(text.splitlines()) == check["lines"])
+
+
+def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None or not check.get("words"):
+        return UNCHECKED
+    output = "\n".join([done.text, *done.stacks])
+    pieces = [piece for word in check["words"] for piece in _pieces(word)]
+    return TRUE if all(piece in output for piece in pieces) else UNCHECKED
+
+
+CHECKS: Mapping[str, Checker] = {
+    "fails": _check_fails,
+    "passes": _check_passes,
+    "failure": _check_failure,
+    "output": _check_output,
+    "stack": _check_stack,
+    "count": _check_count,
+    "cost": _check_cost,
+    "settings": _check_settings,
+    "version": _check_version,
+    "issue": _check_issue,
+    "own code": _check_own_code,
+    "digest": _check_digest,
+    "values": _check_values,
+    "lines": _check_lines,
+    "logs": _check_logs,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of issues."""
+    """Add the choice of issues, and folders with run directories."""
     entries = catalogue_files.own_catalogue()
     add_only_option(parser, [entry.issue.rpartition("#")[2] for entry in entries], "issue")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="check the run directories in these folders instead of capturing programs",
+    )
+    parser.add_argument("--at-once", type=int, default=1, help="failures at once; default: 1")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
-    """Yield a row for each program of the catalogue that fails with this torch."""
+    """Yield a row for each failure."""
+    with tempfile.TemporaryDirectory(prefix="claims-") as folder:
+        cases = (
+            [functools.partial(_measure_run, path, Path(folder)) for path in _runs_in(options.runs)]
+            if options.runs
+            else list(_entries(options, Path(folder)))
+        )
+        with ThreadPoolExecutor(options.at_once) as pool:
+            yield from filter(None, pool.map(lambda case: case(), cases))
+
+
+def _runs_in(folders: Sequence[Path]) -> list[Path]:
+    found = (path for folder in folders for path in folder.rglob("pack/issue/claims.json"))
+    return sorted(path.parents[2] for path in found)
+
+
+def _entries(options: argparse.Namespace, folder: Path) -> Iterator[Callable[[], Row | None]]:
     for entry in catalogue_files.own_catalogue():
         number = entry.issue.rpartition("#")[2]
         if entry.program and not entry.gpu and (not options.only or number in options.only):
-            with tempfile.TemporaryDirectory(prefix="claims-") as folder:
-                if row := _measure_entry(entry, Path(folder)):
-                    yield row
+            yield functools.partial(_measure_entry, entry, folder / number)
+
+
+def _measure_run(run_dir: Path, cache: Path) -> Row | None:
+    """Check the claims of one run directory, whose target is beside its output folder."""
+    own = Path(tempfile.mkdtemp(prefix="claims-", dir=cache))
+    (own / "inductor").symlink_to(cache / "inductor")
+    (cache / "inductor").mkdir(exist_ok=True)
+    drafted = DraftedIssue("/".join(run_dir.parts[-3:-1]), run_dir, run_dir.parents[1], None, own)
+    return check_claims(drafted)
 
 
 def _measure_entry(entry: KnownFailure, folder: Path) -> Row | None:
+    folder.mkdir()
     (folder / "program.py").write_text(entry.program)
     more = ("--graph-breaks", "0") if entry.kind == "graph-break" else ()
-    environ = quiet_environ(PYTHONPATH="")
     done = run_reprokit(
         "capture",
-        *("--output-dir", folder / "out", "--budget", "90", "--timeout", "60", *more),
+        *("--output-dir", folder / "out", "--budget", "60", "--timeout", "60", *more),
         *("--", sys.executable, "program.py"),
         environ=quiet_environ(),
         cwd=folder,
         limit_s=LIMIT_S,
     )
-    issue = done.answer.get("issue")
-    if not issue:
+    if not done.answer.get("issue"):
         show_progress(f"{entry.issue}: no issue: {done.kind} {done.last_error}")
         return None
-    repro = done.answer.get("repro")
-    drafted = Drafted(
-        entry, folder, Path(issue).read_text(), Path(repro) if repro else None, environ
-    )
-    answers = []
-    for claim, check in claims_of(drafted):
-        answer = check()
-        answers.append(answer)
-        if answer != TRUE:
-            show_progress(f"{entry.issue}: {answer}: {claim}")
+    cache = folder / "cache"
+    cache.mkdir()
+    inductor = folder.parent / "inductor"
+    inductor.mkdir(exist_ok=True)
+    (cache / "inductor").symlink_to(inductor)
+    run_dir = Path(done.answer["run_dir"])
+    return check_claims(DraftedIssue(entry.issue, run_dir, folder, entry, cache))
+
+
+def check_claims(drafted: DraftedIssue) -> Row:
+    """Check each statement of an issue, and return how many are true."""
+    claims = json.loads((drafted.run_dir / "pack" / "issue" / "claims.json").read_text())
+    answers: list[str] = []
+    for claim in claims:
+        results = [
+            (check, CHECKS[check["how"]](drafted, claim, check)) for check in claim["checks"]
+        ]
+        for check, answer in results or [({"how": "none"}, UNCHECKED)]:
+            answers.append(answer)
+            if answer != TRUE:
+                what = {k: v for k, v in check.items() if k != "words" or check["how"] == "output"}
+                show_progress(f"{drafted.name}: {answer}: {claim['text'][:160]} {what}"[:420])
     return {
-        "issue": entry.issue,
-        "kind": done.kind,
+        "failure": drafted.name,
+        "kind": drafted.verdict["kind"],
         "claims": len(answers),
         **{answer: answers.count(answer) for answer in (TRUE, FALSE, UNCHECKED)},
     }
 
 
-Check = Callable[[], str]
-
-
-def claims_of(drafted: Drafted) -> Iterator[tuple[str, Check]]:
-    """Yield each statement of an issue with its check."""
-    text = drafted.issue
-    program, repro = drafted.program, drafted.repro
-    plain = drafted.run(program)
-    yield "the program fails without reprokit", lambda: _answer(_fails(plain, drafted.entry))
-    if "Without `torch.compile` the program passes" in text:
-        yield (
-            "without torch.compile the program passes",
-            lambda: _answer(drafted.run(program, variables=NO_COMPILE).status == 0),
-        )
-    if version := re.search(r"It failed with torch (\S+?)\.?(?:\s|$)", text):
-        yield (
-            version.group(),
-            lambda: _answer(f"\nPyTorch version: {version[1]}\n" in text and _is_torch(version[1])),
-        )
-    yield from _of_backends(drafted)
-    yield from _of_settings(drafted)
-    if avoid := re.search(r"To avoid it: `([^`]+)`", text):
-        yield avoid.group(), lambda: _avoids(drafted, avoid[1])
-    if repro is None:
-        return
-    alone = drafted.run(repro)
-    yield "the repro fails without reprokit", lambda: _answer(_fails(alone, drafted.entry))
-    yield "the repro is that of the pack", lambda: _answer(repro.read_text().strip() in text)
-    if "eager passes" in text:
-        yield (
-            "without torch.compile the repro passes",
-            lambda: _answer(drafted.run(repro, variables=NO_COMPILE).status == 0),
-        )
-    logs = re.search(r"### Error logs\s+```text\n(.*?)\n```", text, re.DOTALL)
-    if logs and "Traceback" in logs[1]:
-        yield (
-            "the error log is that of the repro",
-            lambda: _answer(_numberless(_error_of(alone.err)) in _numberless(logs[1])),
-        )
-    if found := re.search(r"Does not depend on: ([^.]+)\.", text):
-        for condition in found[1].split(", "):
-            yield f"does not depend on {condition}", _of_condition(drafted, alone, condition)
-
-
-def _of_backends(drafted: Drafted) -> Iterator[tuple[str, Check]]:
-    """Yield which backends fail and pass; a sentence about a part of the program is about the
-    repro.
-    """
-    sentence = re.search(
-        r"(?P<who>It|[^.]*part of it[^.]*) fails with (?P<bad>[^.;]+?) and passes with (?P<good>[^.;]+?)(?:,"
-        r" so its label is `(?P<label>[^`]+)`)?[.;]",
-        drafted.issue,
-    )
-    if not sentence:
-        return
-    file = drafted.program if sentence["who"] == "It" else drafted.repro
-    if file is None:
-        return
-    ends: dict[str, bool] = {}
-
-    def fails(backend: str) -> bool:
-        if backend not in ends:
-            variables = NO_COMPILE if backend == "none" else {}
-            before = PATCHED.replace("CHANGED", repr({"backend": backend}))
-            done = drafted.run(file, "" if backend == "none" else before, variables)
-            ends[backend] = _fails(done, drafted.entry)
-        return ends[backend]
-
-    def is_as_said(backend: str, is_bad: bool) -> str:
-        return _answer(fails(backend) == is_bad)
-
-    for words, is_bad in ((sentence["bad"], True), (sentence["good"], False)):
-        backends = re.findall(r'backend="(\w+)"', words)
-        backends += ["none"] if "no torch.compile" in words else []
-        for backend in backends:
-            what = "fails" if is_bad else "passes"
-            yield f"{what} with {backend}", functools.partial(is_as_said, backend, is_bad)
-    if label := sentence["label"]:
-        begins = {
-            "oncall: pt2": "eager",
-            "module: dynamo": "eager",
-            "module: pt2-dispatcher": "aot_eager",
-            "module: inductor": "inductor",
-        }
-        first = begins.get(label)
-        order = ["eager", "aot_eager", "inductor"]
-        yield (
-            f"the label is {label}",
-            lambda: (
-                UNCHECKED
-                if first is None
-                else _answer(next((one for one in order if fails(one)), "") == first)
-            ),
-        )
-
-
-def _of_settings(drafted: Drafted) -> Iterator[tuple[str, Check]]:
-    block = re.search(
-        r"that is not torch's default:\s+```text\n(.*?)\n```", drafted.issue, re.DOTALL
-    )
-    for line in block[1].splitlines() if block else ():
-        if match := re.fullmatch(r"(torch\.[\w.]*config)\.([\w.]+) = (.*)", line):
-            module, key, value = match.groups()
-            yield (
-                f"not the default: {line}",
-                functools.partial(_is_changed, drafted, module, key, value),
-            )
-
-
-def _is_changed(drafted: Drafted, module: str, key: str, value: str) -> str:
-    code = f"import importlib; print(repr(importlib.import_module({module!r}).{key}))"
-    kept = ("PATH", "HOME")
-    environ = {name: text for name, text in drafted.environ.items() if name in kept}
-    done = run_child([sys.executable, "-c", code], environ=environ, limit_s=RUN_LIMIT_S)
-    return _answer(done.status == 0 and done.out.strip() != value)
-
-
-def _avoids(drafted: Drafted, workaround: str) -> str:
-    if not re.match(r"torch\._\w+\.config", workaround):
-        return UNCHECKED
-    modules = sorted(set(re.findall(r"torch\._\w+\.config", workaround)))
-    before = "\n".join([*(f"import {module}" for module in modules), workaround])
-    return _answer(drafted.run(drafted.program, before).status == 0)
-
-
-def _of_condition(drafted: Drafted, alone: ChildResult, condition: str) -> Check:
-    if condition not in CONDITIONS or drafted.repro is None:
-        return lambda: UNCHECKED
-    before, variables = CONDITIONS[condition]
-    repro = drafted.repro
-
-    def check() -> str:
-        done = drafted.run(repro, before, variables)
-        is_same = _fails(done, drafted.entry)
-        if drafted.entry.kind == "exception":
-            is_same &= _kind_of_error(done.err) == _kind_of_error(alone.err)
-        return _answer(is_same)
-
-    return check
-
-
-def _fails(done: ChildResult, entry: KnownFailure) -> bool:
-    if entry.kind == "crash":
-        return done.status is not None and done.status < 0
-    if entry.kind in SHOWN_IN_LOG and SHOWN_IN_LOG[entry.kind] in done.err:
-        return True
-    return done.status not in (0, None)
-
-
-def _answer(is_true: bool) -> str:
-    return TRUE if is_true else FALSE
-
-
-def _error_of(stderr: str) -> str:
-    """Return the line of the last exception of a traceback."""
-    lines = re.findall(
-        r"^(?:[\w.]+(?:Error|Exception|Found\w*|Exit\w*)|[\w.]*exc\.\w+)\b.*$", stderr, re.M
-    )
-    return lines[-1] if lines else "no exception"
-
-
-def _kind_of_error(stderr: str) -> str:
-    return _error_of(stderr).partition(":")[0]
-
-
-def _numberless(text: str) -> str:
-    return re.sub(r"0x[0-9a-f]+|/\S+|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", "#", " ".join(text.split()))
-
-
-def _is_torch(version: str) -> bool:
-    code = "import torch; print(torch.__version__)"
-    done = run_child([sys.executable, "-c", code], environ=dict(os.environ), limit_s=RUN_LIMIT_S)
-    return done.out.strip() == version
-
-
 def summarise_rows(rows: Sequence[Row]) -> list[str]:
     """Return the sums."""
-    total = {
-        name: sum(int(row[name] or 0) for row in rows) for name in ("claims", FALSE, UNCHECKED)
-    }
+    names = ("claims", FALSE, UNCHECKED)
+    total = {name: sum(int(row[name] or 0) for row in rows) for name in names}
     return [
-        f"Of {total['claims']} statements about {len(rows)} failures, {total[FALSE]} are false and"
-        f" {total[UNCHECKED]} are not checked."
+        f"Of {total['claims']} checks of statements about {len(rows)} failures, {total[FALSE]} are"
+        f" false and {total[UNCHECKED]} could not be made."
     ]
 
 

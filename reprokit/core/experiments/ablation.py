@@ -13,7 +13,7 @@ from reprokit.core.records.claims import (
     Check,
     Claim,
     How,
-    ShownProgram,
+    PackedProgram,
     Subject,
     UsersRun,
     claim,
@@ -318,12 +318,12 @@ class ProgramAblation(Ablation):
 class PartAblation(Ablation):
     """The results for a part of the user's program."""
 
-    about: ClassVar[type[ShownProgram]] = ShownProgram
+    about: ClassVar[type[PackedProgram]] = PackedProgram
     subject = "part"
     it = "A part of it"
 
     @property
-    def claim(self) -> Claim[ShownProgram]:
+    def claim(self) -> Claim[PackedProgram]:
         """``sentence``, with the runs that check it."""
         return claim(self.sentence, self, *self.checks)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from reprokit.core.judge import same_failure
-from reprokit.core.records.claims import Check, Claim, ShownProgram, claim
+from reprokit.core.records.claims import Check, Claim, PackedProgram, claim
 from reprokit.core.reduce import subsets
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json, to_json
@@ -97,7 +97,7 @@ class Tried:
 class Conditions:
     """The conditions of the failure of a small program, and the runs that showed them."""
 
-    about: ClassVar[type[ShownProgram]] = ShownProgram
+    about: ClassVar[type[PackedProgram]] = PackedProgram
     packed_as: ClassVar[str] = run_names.MINIMIZE_FILE
 
     needed: tuple[tuple[str, str], ...] = ()
@@ -127,7 +127,7 @@ class Conditions:
         return " ".join(rows)
 
     @property
-    def claim(self) -> Claim[ShownProgram]:
+    def claim(self) -> Claim[PackedProgram]:
         """``sentence``, with the runs that check it."""
         checks = [Check("passes", {"condition": name, "value": v}) for name, v in self.needed]
         checks += [Check("fails", {"condition": name}) for name in self.irrelevant]

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
 from reprokit.core.reduce.passes import kernel_arguments
 from reprokit.core.shared.source import triton_programs
 

@@ -7,7 +7,6 @@ from reprokit.core.judge.stacks.evidence import is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
-from reprokit.core.records.cudagraph_skips import SKIP_PREFIX, reason_family
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -17,10 +16,13 @@ from reprokit.core.records.recompiles import (
     STORM_MESSAGE,
     GraphBreak,
 )
+from reprokit.core.records.remarks.cudagraph_skips import SKIP_PREFIX, reason_family
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 """The exceptions that torch raises at a recompile limit if it is configured to fail there."""
+MAX_MORE_WRONG = 5
+"""Limit of the results that are listed after the first one that is wrong."""
 
 
 def _wrong_result(seen: Observation) -> Verdict | None:
@@ -44,19 +46,19 @@ def _wrong_result(seen: Observation) -> Verdict | None:
         row = str(wrong[0]).replace("eager gives", "a fresh compile gives")
         row = row.replace("compiled code", "code from the cache")
         why = f"it gives different results than a fresh compile{on}: {row}"
-    more = (
-        (f"{seen.comparison.count - 1} more results differ",) if seen.comparison.count > 1 else ()
-    )
+    shown = wrong[: 1 + MAX_MORE_WRONG]
+    count = seen.comparison.count - len(shown)
+    more = (f"{count} more result{'s differ' if count > 1 else ' differs'}",) if count > 0 else ()
     departs = tuple(filter(None, (seen.broken_contract, seen.departure)))
     skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
-    evidence = (known[wrong[0].side], *departs, *map(str, wrong[1:6]), *more, *skipped)
+    evidence = (known[wrong[0].side], *departs, *map(str, shown[1:]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}
     if seen.comparison.is_nondeterministic and not seen.stage:
         why = f"compiled code gives different results each time, and eager does not{on}: {wrong[0]}"
         return Verdict(NONDETERMINISTIC, None, wrong[0].what, as_sentence(why), evidence)
     return Verdict(
         "wrong-result",
-        seen.failing_part or None,
+        seen.first_rung or None,
         wrong[0].what,
         as_sentence(why),
         evidence,

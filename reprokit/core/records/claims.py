@@ -23,7 +23,7 @@ class UsersRun(Subject):
     name = "the captured run"
 
 
-class ShownProgram(Subject):
+class PackedProgram(Subject):
     """The program of the pack, which is a part of the user's program or the whole of it."""
 
     name = "the program of the pack"
@@ -35,7 +35,7 @@ class KnownIssue(Subject):
     name = "a known issue"
 
 
-class Machine(Subject):
+class ThisMachine(Subject):
     """The machine and the environment of the captured run."""
 
     name = "the machine"
@@ -75,7 +75,7 @@ class Check:
     what: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Evidence(Protocol[S_co]):
+class ClaimEvidence(Protocol[S_co]):
     """What a claim is made from."""
 
     @property
@@ -110,6 +110,6 @@ class Claim(Generic[S_co]):
         }
 
 
-def claim(text: str, evidence: Evidence[S_co], *checks: Check) -> Claim[S_co]:
+def claim(text: str, evidence: ClaimEvidence[S_co], *checks: Check) -> Claim[S_co]:
     """Return a statement about what ``evidence`` is about."""
     return Claim(text, evidence.about, evidence.packed_as, checks)

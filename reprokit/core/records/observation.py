@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from reprokit.core.records.caches.cache_stages import CacheStage
 from reprokit.core.records.caches.cache_uses import MissedEntry
 from reprokit.core.records.claims import UsersRun
-from reprokit.core.records.compiler_warnings import CompilerWarning
-from reprokit.core.records.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.dumps import Dump, Fault, Raised
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
+from reprokit.core.records.remarks.compiler_warnings import CompilerWarning
+from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
 from reprokit.core.records.stalls import Stall
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.result_comparison import Comparison
@@ -163,7 +163,7 @@ class Observation:
     """The results of second, shorter runs."""
     comparison: Comparison | None = None
     """The comparison of compiled results with eager; None if they were not compared."""
-    failing_part: str = ""
+    first_rung: str = ""
     """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.
     """

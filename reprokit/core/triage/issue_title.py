@@ -153,7 +153,7 @@ class _Operations(ast.NodeVisitor):
 
 
 def _modules(verdict: Verdict, identity: Identity, seen: Observation) -> list[str]:
-    part = _PARTS.get(seen.failing_part, "")
+    part = _PARTS.get(seen.first_rung, "")
     phase = verdict.phase or ""
     name = next((module for module, phases in _MODULES.items() if phase in phases), "")
     if seen.kernel or name in ("triton", "distributed"):

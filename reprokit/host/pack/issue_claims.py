@@ -20,8 +20,8 @@ from reprokit.core.records.claims import (
     Claim,
     How,
     KnownIssue,
-    Machine,
-    ShownProgram,
+    PackedProgram,
+    ThisMachine,
     UsersRun,
     claim,
 )
@@ -51,7 +51,7 @@ class Known:
 class Environment:
     """The evidence of a claim about the machine: what its interpreter says."""
 
-    about = Machine
+    about = ThisMachine
     packed_as = run_names.COLLECT_ENV_FILE
 
 
@@ -59,7 +59,7 @@ class Environment:
 class Unproved:
     """The evidence of a claim about a program that is no repro: the reason."""
 
-    about = ShownProgram
+    about = PackedProgram
     packed_as = run_names.MINIMIZE_FILE
     program: Candidate
 
@@ -117,7 +117,7 @@ def _eager(seen: Observation) -> str:
     return "not tried (a command is run only once)" if seen.is_command else "not tried"
 
 
-def version(collect_env: str) -> list[Claim[Machine]]:
+def version(collect_env: str) -> list[Claim[ThisMachine]]:
     """Return the torch with which the run failed."""
     found = re.search(r"^PyTorch version: (\S+)", collect_env, re.MULTILINE)
     if found is None:
@@ -126,7 +126,7 @@ def version(collect_env: str) -> list[Claim[Machine]]:
     return [claim(f"It failed with torch {found[1]}.", Environment(), check)]
 
 
-def no_collect_env(missing: Sequence[Missing]) -> Claim[Machine]:
+def no_collect_env(missing: Sequence[Missing]) -> Claim[ThisMachine]:
     """Return why there is no output of torch.utils.collect_env."""
     why = next((m.why for m in missing if "collect_env" in m.what), "it did not run")
     return claim(f"There is no output of `python -m torch.utils.collect_env`: {why}", Environment())
@@ -154,17 +154,18 @@ def long_answers(seen: Observation) -> list[LongAnswer]:
     ]
 
 
-def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[ShownProgram]:
+def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[PackedProgram]:
     """Return what the repro is, or why there is none."""
     if isinstance(program, Repro):
         fake = "; fake tensors, nothing is executed" if is_simulated else ""
         checks = [Check("lines", {"lines": len(program.text.splitlines())}), Check("fails")]
         checks += [PASSES_EAGER] if program.proof.eager == "passes" else []
         return claim(f"{program.about}{fake}", program.proof, *checks)
-    return claim(f"There is no proven repro: {program.why.rstrip('.')}.", Unproved(program))
+    text = f"There is no proven repro: {program.why.rstrip('.')}."
+    return claim(text, Unproved(program), Check("lines", {"lines": 0}))
 
 
-def about_candidate(program: Candidate) -> list[Claim[ShownProgram]]:
+def about_candidate(program: Candidate) -> list[Claim[PackedProgram]]:
     """Return what the unproved program of the pack is; empty without one."""
     text = f"`{run_names.CANDIDATE_FILE}` in the pack is {program.about}."
     return [claim(text, Unproved(program))] if program.text else []
@@ -183,8 +184,9 @@ def banner(decision: Decision, verdict: Verdict) -> list[Claim[Any]]:
         is_own = verdict.responsible == "user" and verdict.kind != "error-in-eager"
         if is_own:
             text = f"This is not a bug of PyTorch: {decision.why}. Please do not file it as one."
-            return [claim(text, verdict, *_own_code(verdict))]
-        return [claim(f"Please do not file this: {decision.why}.", verdict)]
+            return [claim(text, verdict, *_responsible(verdict))]
+        text = f"Please do not file this: {decision.why}."
+        return [claim(text, verdict, *_responsible(verdict))]
     if decision.issue:
         text = f"Please compare it with {decision.issue} first, which is probably the same failure."
         check = Check("issue", {"issue": decision.issue})
@@ -199,17 +201,12 @@ def _avoids(decision: Decision, what: str) -> list[Claim[KnownIssue]]:
     return [claim(f"To avoid {what}: `{decision.avoids}`", Known(decision), check)]
 
 
-def _own_code(verdict: Verdict) -> list[Check]:
-    place = verdict.responsible_place
-    return [Check("own code", {"place": place})] if place else []
-
-
-def ablation_of(ablation: AnyAblation | None) -> list[Claim[UsersRun] | Claim[ShownProgram]]:
+def ablation_of(ablation: AnyAblation | None) -> list[Claim[UsersRun] | Claim[PackedProgram]]:
     """Return with which backends the program fails; empty without an ablation."""
     return [ablation.claim] if ablation is not None and ablation.sentence else []
 
 
-def settings(configs: dict[str, dict[str, str]]) -> list[Claim[Machine]]:
+def settings(configs: dict[str, dict[str, str]]) -> list[Claim[ThisMachine]]:
     """Return a line for each setting of the run that is not torch's default."""
     return [
         claim(
@@ -254,8 +251,10 @@ def details(verdict: Verdict, signature: Signature, seen: Observation) -> list[C
 
 
 def _responsible(verdict: Verdict) -> list[Check]:
+    place = [Check("own code", {"place": verdict.responsible_place})]
     eager = [Check("fails", {"without_compile": True})] * (verdict.kind == "error-in-eager")
-    return [*_own_code(verdict), *eager]
+    checks = [*place * (verdict.responsible == "user" and bool(place[0].what["place"])), *eager]
+    return checks or [_failure(verdict)]
 
 
 def _at_work(verdict: Verdict, name: str, value: str) -> Claim[UsersRun]:
@@ -299,6 +298,7 @@ _ROWS: Sequence[tuple[How, str]] = (
     ("stack", r"(?:over \d+ dumps|no progress for) (?P<still>)"),
     ("passes", r"with backend=\"(?P<backend>\w+)\": it passes"),
     ("values", r"(?P<name>[\w\[\]. `]+): (?:values|dtype|shape)\b.*eager gives"),
+    ("values", r"the float64 run shows|\d+ more results? differs?"),
     ("logs", r"so far "),
 )
 """The forms of evidence, and how each is checked."""

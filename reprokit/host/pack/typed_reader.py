@@ -91,7 +91,7 @@ def read_observation(pack: reader.PackFiles, judged: Verdict) -> Observation:
         kept["kernel"] = ""
     return Observation(
         **kept,
-        failing_part=judged.phase or "" if judged.kind == "wrong-result" else "",
+        first_rung=judged.phase or "" if judged.kind == "wrong-result" else "",
         departs=judged.work.get("op", ""),
     )
 

@@ -11,12 +11,13 @@ from reprokit.core.judge.hangs import ranks, waiting
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import main_process, phases
-from reprokit.core.records import compiler_warnings, cudagraph_skips, recompiles
+from reprokit.core.records import recompiles
 from reprokit.core.records.caches import cache_stages, cache_uses
 from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.records.journal_reader import SomeEvent, decode_events, decode_now
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
+from reprokit.core.records.remarks import compiler_warnings, cudagraph_skips
 from reprokit.core.shared import result_comparison
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.cache_events import CacheUsed

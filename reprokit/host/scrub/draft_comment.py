@@ -12,7 +12,7 @@ from reprokit.core.records.claims import (
     Claim,
     How,
     KnownIssue,
-    ShownProgram,
+    PackedProgram,
     Subject,
     UsersRun,
     claim,
@@ -70,7 +70,7 @@ class _Runs:
 class _Failure:
     """The evidence of a claim about the smallest program of an issue."""
 
-    about = ShownProgram
+    about = PackedProgram
     packed_as = run_names.MINIMIZE_FILE
     capture: JailedCapture
 
@@ -118,7 +118,7 @@ def headline(result: ScrubResult) -> Claim[UsersRun]:
     return claim(text, _Runs(), *_run_again(first))
 
 
-def _about_program(result: ScrubResult) -> Claim[ShownProgram] | None:
+def _about_program(result: ScrubResult) -> Claim[PackedProgram] | None:
     """Return what the smallest program is, or why there is none."""
     failure = result.failure
     if failure is None:

@@ -18,7 +18,7 @@ from reprokit.core.experiments import known_conditions
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.judge.stacks.messages import normalise_message
-from reprokit.core.records.claims import ShownProgram
+from reprokit.core.records.claims import PackedProgram
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.process_state import describe_exit
@@ -53,7 +53,7 @@ Confirm = Callable[[CandidateResult], CandidateResult]
 class Proof:
     """The results of one program in fresh processes."""
 
-    about: ClassVar[type[ShownProgram]] = ShownProgram
+    about: ClassVar[type[PackedProgram]] = PackedProgram
     packed_as: ClassVar[str] = run_names.PROOF_FILE
 
     answer: str

@@ -1,0 +1,183 @@
+"""Run a program of a capture without reprokit: a factory, or a script, with changes.
+
+python plain_program.py SPEC    where SPEC is JSON: file, factory, train, options, changes
+
+It imports nothing of reprokit. It prints what reprokit states about a run, by torch's own means, in
+the last line of its output: the exceptions, and whether compiled results differ from those of eager.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import json
+import math
+import runpy
+import sys
+import traceback
+from typing import Any
+
+import torch
+
+MARK = "plain-program: "
+COMPILE: Any = torch.compile
+found: dict[str, Any] = {"differences": [], "calls": 0}
+
+
+def apply_changes(changes: dict[str, Any]) -> None:
+    """Change settings and the arguments of torch.compile, and run lines of code."""
+    exec(changes.get("lines", ""), {"torch": torch})
+    for name, value in changes.get("configs", {}).items():
+        place, _, key = name.rpartition(".")
+        words = place.split(".")
+        module: Any = importlib.import_module(".".join(words[: words.index("config") + 1]))
+        for word in words[words.index("config") + 1 :]:
+            module = getattr(module, word)
+        setattr(module, key, value)
+
+
+def tensors_of(value: object) -> list[torch.Tensor]:
+    """Return the tensors of a result, in their order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [one for item in value.values() for one in tensors_of(item)]
+    if isinstance(value, (list, tuple)):
+        return [one for item in value for one in tensors_of(item)]
+    return []
+
+
+def difference(eager: object, compiled: object) -> str:
+    """Return how two results differ; empty if they do not."""
+    for number, (one, two) in enumerate(zip(tensors_of(eager), tensors_of(compiled), strict=False)):
+        if one.dtype != two.dtype:
+            return f"output {number}: dtype {one.dtype} and {two.dtype}"
+        if one.shape != two.shape:
+            return f"output {number}: shape {tuple(one.shape)} and {tuple(two.shape)}"
+        try:
+            torch.testing.assert_close(two, one, equal_nan=True)
+        except AssertionError as problem:
+            wrong = (~torch.isclose(one, two, rtol=1e-3, atol=1e-4, equal_nan=True)).nonzero()
+            place = tuple(wrong[0].tolist()) if len(wrong) else ()
+            values = [one[place].item(), two[place].item()] if place or one.dim() == 0 else []
+            return f"output {number}: {values} {str(problem).splitlines()[0]}"
+    return ""
+
+
+def run_both(function: Any, compiled: Any, words: Any, options: Any) -> Any:
+    """Call a function in eager and compiled, with equal inputs, and note how the results differ."""
+    found["calls"] += 1
+    try:
+        inputs = copy.deepcopy((words, options))
+        eager_function = copy.deepcopy(function)
+        state = torch.get_rng_state()
+        with torch.compiler.set_stance("force_eager"):
+            eager = eager_function(*inputs[0], **inputs[1])
+        torch.set_rng_state(state)
+    except Exception:
+        return compiled(*words, **options)
+    result = compiled(*words, **options)
+    with torch.no_grad():
+        if differs := difference((eager, inputs), (result, (words, options))):
+            found["differences"].append(differs)
+    return result
+
+
+class Compiled:
+    """A compiled function, whose results are compared with those of eager."""
+
+    def __init__(self, function: Any, compiled: Any) -> None:
+        self.function, self.compiled = function, compiled
+
+    def __call__(self, *words: Any, **options: Any) -> Any:
+        return run_both(self.function, self.compiled, words, options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.compiled, name)
+
+
+def run_factory(spec: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Build the target as the documentation of factories says, compile it, and call it."""
+    if spec["file"].endswith(".py"):
+        module_spec = importlib.util.spec_from_file_location("target_of_claims", spec["file"])
+        assert module_spec is not None and module_spec.loader is not None
+        module = importlib.util.module_from_spec(module_spec)
+        sys.modules["target_of_claims"] = module
+        module_spec.loader.exec_module(module)
+    else:
+        module = importlib.import_module(spec["file"])
+    made = getattr(module, spec["factory"])()
+    made = made if isinstance(made, dict) else {"model": made[0], "calls": [_call_of(made)]}
+    options = {**made.get("compile", {}), **spec.get("options", {}), **changes.get("compile", {})}
+    model = made["model"]
+    is_training = made.get("train", False) or spec.get("train", False)
+    compiled = model if changes.get("without_compile") else COMPILE(model, **options)
+    for words, named in made.get("calls", [((), {})]):
+        result = (
+            compiled(*words, **named)
+            if changes.get("without_compile")
+            else run_both(model, compiled, words, named)
+        )
+        losses = [t for t in tensors_of(result) if t.requires_grad]
+        if is_training and losses:
+            torch.stack([loss.float().sum() for loss in losses]).sum().backward()
+
+
+def _call_of(made: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
+    words = made[1] if isinstance(made[1], (list, tuple)) else (made[1],)
+    return words, made[2] if len(made) == 3 else {}
+
+
+def run_script(spec: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Run a script as a program, with other arguments of torch.compile."""
+    changed = changes.get("compile", {})
+
+    def compile_changed(model: Any = None, **options: Any) -> Any:
+        options = {**options, **changed}
+        if "backend" in changed and changed["backend"] != "inductor":
+            options.pop("mode", None)
+            options.pop("options", None)
+        if model is None:
+            return lambda function: compile_changed(function, **options)
+        compiled = COMPILE(model, **options)
+        is_function = not isinstance(model, torch.nn.Module)
+        return Compiled(model, compiled) if spec.get("compares") and is_function else compiled
+
+    if changed or spec.get("compares"):
+        torch.compile = compile_changed
+    sys.argv = [spec["file"], *spec.get("words", [])]
+    sys.path.insert(0, str(spec["file"]).rpartition("/")[0])
+    runpy.run_path(spec["file"], run_name="__main__")
+
+
+def main() -> None:
+    """Run the program, and print what was found."""
+    spec = json.loads(sys.argv[1])
+    changes = spec.get("changes", {})
+    apply_changes(changes)
+    failure: BaseException | None = None
+    try:
+        (run_factory if spec.get("factory") else run_script)(spec, changes)
+    except SystemExit as left:
+        failure = left if left.code not in (0, None) else None
+    except BaseException as problem:
+        failure = problem
+        traceback.print_exc()
+        chain: list[str] = []
+        link: BaseException | None = problem
+        while link is not None:
+            chain.append(f"{type(link).__module__}.{type(link).__qualname__}")
+            link = link.__cause__ or link.__context__
+        found["chain"] = chain
+    counters: Any = torch._dynamo.utils.counters
+    found["breaks"] = sum(counters.get("graph_break", {}).values())
+    found["graphs"] = counters.get("stats", {}).get("unique_graphs", 0)
+    text = json.dumps(found, default=lambda value: None if math.isnan(value) else str(value))
+    print(f"\n{MARK}{text}", flush=True)
+    if failure is not None:
+        sys.exit(failure.code if isinstance(failure, SystemExit) else 1)
+
+
+if __name__ == "__main__":
+    main()
