@@ -11,6 +11,7 @@ import pytest
 
 from reprokit.host.system import compiler_cache
 from tests.support.environments import ROOT
+from tests.support.processes import wait_until
 
 
 def test_a_plain_path_stays() -> None:
@@ -18,28 +19,30 @@ def test_a_plain_path_stays() -> None:
     assert compiler_cache.plain_path(folder) == folder
 
 
-def test_a_special_path_gets_a_link_until_the_process_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), 9)"], ids=["ends", "is killed"])
+def test_a_special_path_gets_a_link_until_the_process_ends(end: str, tmp_path: Path) -> None:
     """The special part of the path is replaced once, and the folder itself stays."""
     folder = tmp_path / "it's a cäche" / "run-001"
     folder.mkdir(parents=True)
     program = (
-        "import pathlib, sys\n"
+        "import os, pathlib, sys\n"
         "from reprokit.host.system.compiler_cache import plain_path\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "path = plain_path(folder / 'cache')\n"
         "path.mkdir()\n"
         "(path / 'entry').write_text('kept')\n"
         "assert plain_path(folder).parent == path.parent.parent\n"
-        "print(path)\n"
+        "print(path, flush=True)\n"
+        f"{end}\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, folder], cwd=ROOT, capture_output=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program, folder], cwd=ROOT, capture_output=True)
+    assert done.returncode == (-9 if end else 0), done.stderr
     path = Path(os.fsdecode(done.stdout.strip()))
     assert not compiler_cache.QUOTED_CHARACTERS.search(str(path).replace("/", ""))
     assert path.parts[-2:] == ("run-001", "cache")
     assert (folder / "cache" / "entry").read_text() == "kept"
-    assert not path.exists() and not path.parents[2].exists()
+    assert wait_until(lambda: not path.parents[2].exists())
+    assert not path.exists()
 
 
 def test_without_a_folder_for_links_the_path_stays(

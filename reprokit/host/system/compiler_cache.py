@@ -20,12 +20,13 @@ import os
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import platformdirs
 
-from reprokit.host.system import deletion, host_log
+from reprokit.host.system import deletion, guardian_client, host_log
 
 UNSHARED_FOLDERS = frozenset({"locks", "fxgraph", "aotautograd"})
 """Folders with compiled graphs or locks, which are not shared."""
@@ -45,7 +46,7 @@ def plain_path(folder: Path) -> Path:
 
     Torch 2.13 does not quote the paths in the commands that it builds, so a cache in a folder with
     a space in its name makes each C++ build fail. In place of the part of the path with such
-    characters, the path has a link in a temporary folder, which is deleted when this process ends.
+    characters, the path has a link in a temporary folder, which is deleted when this process ends or is killed.
     The path is ``folder`` itself if it is plain already, or if no plain folder can be written.
     """
     parts = Path(os.path.abspath(folder)).parts
@@ -62,16 +63,19 @@ def _make_link(named: Path) -> Path | None:
         if not QUOTED_CHARACTERS.search(place.replace("/", "")):
             with host_log.suppress(OSError):
                 home = Path(tempfile.mkdtemp(prefix="reprokit-link-", dir=place))
-                atexit.register(_delete_link, os.getpid(), home)
+                guarded = guardian_client.watch_run_id(uuid.uuid4().hex, [home])
+                atexit.register(_delete_link, os.getpid(), home, guarded)
                 link = _links[os.getpid(), named] = home / "folder"
                 link.symlink_to(named)
                 return link
     return None
 
 
-def _delete_link(pid: int, home: Path) -> None:
+def _delete_link(pid: int, home: Path, guarded: guardian_client.GuardedProcess | None) -> None:
     if os.getpid() == pid:  # and not a forked process
         deletion.delete_path(home, inside=home.parent)
+        if guarded is not None:
+            guarded.dismiss()
 
 
 def copy_cache(source: Path, folder: Path) -> None:
