@@ -4,12 +4,14 @@ programs it has the reason.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprokit.host.report import markdown
 from tests.support import warm_processes
 from tests.support.environments import clean_environ
 from tests.support.recordings import Recorder, pack_recording
@@ -123,6 +125,16 @@ def test_a_program_that_ran_alone_is_a_repro_without_a_smaller_one(
         " fresh runs, eager passes):"
     )
     assert sentence in issue and text.strip() in issue and "def make():" in text
+    claims = json.loads(
+        Path(done.json["issue"]).with_name("issue").joinpath("claims.json").read_text()
+    )
+    about = {row["text"]: row["about"] for row in claims}
+    assert about["Without `torch.compile` the program passes."] == "the program of the pack"
+    assert about["message: erf is too hard"] == "the captured run"
+    folded = "<details><summary>How it was found</summary>"
+    stated = [line for line in issue.partition(folded)[2].splitlines() if line.startswith("- ")]
+    escaped = {str(markdown.escape_line(row["text"])) for row in claims}
+    assert stated and all(line.removeprefix("- ") in escaped for line in stated), stated
 
 
 def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
