@@ -99,8 +99,8 @@ class PlainRun:
     """Two dumps of py-spy, of a program that still ran."""
     cpu_s: float = 0.0
     peak_bytes: int = 0
-    graphs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Level -> number of graphs and of their nodes, from torch's trace."""
+    graphs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Level -> the number of nodes of each graph, from torch's trace."""
 
 
 @dataclass
@@ -159,6 +159,12 @@ class DraftedIssue:
                 return {"file": str(self.folder / words[1]), "words": words[2:]}
         return None
 
+    @property
+    def command(self) -> list[str]:
+        """The captured command, with the interpreter of this benchmark."""
+        words = list(self.request["target"]["command"])
+        return [sys.executable, *words[1:]] if words and "python" in Path(words[0]).name else words
+
     def run(
         self,
         is_repro: bool = False,
@@ -168,8 +174,11 @@ class DraftedIssue:
     ) -> PlainRun | None:
         """Run the program, or the repro, without reprokit; None where that is not possible."""
         spec = self.spec_of(is_repro)
-        needs_cache = self.verdict["stage"] and not is_repro
-        if spec is None or needs_cache or not Path(str(spec["file"])).exists():
+        if self.verdict["stage"] and not is_repro:
+            return None  # it needs a cache that an earlier process wrote
+        if spec is None and self.command and not is_repro and not changes:
+            spec = {"command": self.command}
+        elif spec is None or not Path(str(spec["file"])).exists():
             return None
         spec = {**spec, "changes": dict(changes or {}), "compares": compares}
         key = json.dumps([spec, dict(variables or {})], sort_keys=True)
@@ -193,7 +202,7 @@ def _run(
             "TORCH_TRACE": trace,
             **variables,
         }
-        words = [sys.executable, str(PLAIN), json.dumps(spec)]
+        words = spec.get("command") or [sys.executable, str(PLAIN), json.dumps(spec)]
         out = cache / f"output-{time.monotonic_ns()}.txt"
         with out.open("wb") as file:
             child = subprocess.Popen(
@@ -245,10 +254,10 @@ def _end_group(pid: int) -> None:
         return
 
 
-def _graphs_of(logs: Sequence[str]) -> dict[str, tuple[int, int]]:
+def _graphs_of(logs: Sequence[str]) -> dict[str, list[int]]:
     """Count the graphs in torch's trace, and the nodes of their code."""
     levels = {"dynamo": ("dynamo_output_graph",), "aten": ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")}  # fmt: skip
-    counts = dict.fromkeys(levels, (0, 0))
+    counts: dict[str, list[int]] = {level: [] for level in levels}
     for log in logs:
         rows = log.splitlines()
         for place, row in enumerate(rows):
@@ -259,8 +268,7 @@ def _graphs_of(logs: Sequence[str]) -> dict[str, tuple[int, int]]:
                         if not line.startswith("\t"):
                             break
                         code.append(line[1:])
-                    graphs, nodes = counts[level]
-                    counts[level] = graphs + 1, nodes + _nodes_of("\n".join(code))
+                    counts[level].append(_nodes_of("\n".join(code)))
     return counts
 
 
@@ -371,6 +379,8 @@ def _check_output(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
         return UNCHECKED
     if check.get("status") is not None:
         return _answer(done.status == int(check["status"]))
+    if check.get("signal"):
+        return _answer(done.status == -getattr(signal, check["signal"], 0))
     if check.get("is_empty"):
         return UNCHECKED
     output = re.sub(r"\s+", " ", done.text.replace("\\n", " ").replace('\\"', '"'))
@@ -393,6 +403,9 @@ def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         return _answer(file.startswith("<") or file in text or Path(file).name in text)
     if not done.stacks:
         return UNCHECKED if done.status is not None else FALSE
+    if check.get("direction"):
+        is_backward = bool(re.search(r"backward", done.stacks[-1]))
+        return _answer(is_backward == (check["direction"] == "backward"))
     if check.get("no_compiler") is not None:
         return _answer(not re.search(r"torch/_(dynamo|inductor|functorch)/", done.stacks[-1]))
     first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
@@ -404,8 +417,13 @@ def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
     done = drafted.run(compares=compares)
     if done is None or drafted.verdict["stage"] or "export" in check:
         return UNCHECKED
+    if graph := check.get("graph"):
+        match = re.match(r"(Dynamo|ATen) graph .*with (\d+) nodes", graph)
+        nodes = done.graphs[match[1].lower()] if match else []
+        return _answer(int(match[2]) in nodes if match else None)
     told = {level: tuple(check.get(level, (0, 0))) for level in ("dynamo", "aten")}
-    return _answer(told == {level: tuple(done.graphs[level]) for level in told})
+    seen = {level: (len(done.graphs[level]), sum(done.graphs[level])) for level in told}
+    return _answer(told == seen)
 
 
 def _check_cost(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:

@@ -259,7 +259,12 @@ def _responsible(verdict: Verdict) -> list[Check]:
 
 def _at_work(verdict: Verdict, name: str, value: str) -> Claim[UsersRun]:
     checks = [Check("own code", {"place": value})] if name == "line" else []
-    checks += [Check("logs", {"words": [value]})] if name in ("pass", "op", "node", "graph") else []
+    if name == "direction":
+        checks.append(Check("stack", {"direction": value}))
+    elif name == "graph":
+        checks.append(Check("count", {"graph": value}))
+    elif name != "line":
+        checks.append(Check("logs", {"words": [value]}))
     return claim(f"{name} at work: `{value}`", verdict, *checks)
 
 
@@ -293,6 +298,7 @@ _ROWS: Sequence[tuple[How, str]] = (
     ("output", r"the program then ended with (?P<words>.*)"),
     ("output", r"exception chain: (?P<names>.*)"),
     ("output", r"exit status (?P<status>-?\d+)"),
+    ("output", r"killed by (?P<signal>SIG\w+)"),
     ("stack", r"phase \S+ from frame `?(?P<frame>[^`]+)`?"),
     ("stack", r"no frame of the compiler on (?P<no_compiler>)"),
     ("stack", r"(?:over \d+ dumps|no progress for) (?P<still>)"),

@@ -46,8 +46,9 @@ def plain_path(folder: Path) -> Path:
 
     Torch 2.13 does not quote the paths in the commands that it builds, so a cache in a folder with
     a space in its name makes each C++ build fail. In place of the part of the path with such
-    characters, the path has a link in a temporary folder, which is deleted when this process ends or is killed.
-    The path is ``folder`` itself if it is plain already, or if no plain folder can be written.
+    characters, the path has a link in a temporary folder, which is deleted when this process ends
+    or is killed. The path is ``folder`` itself if it is plain already, or if no plain folder can be
+    written.
     """
     parts = Path(os.path.abspath(folder)).parts
     special = [n for n, part in enumerate(parts) if n and QUOTED_CHARACTERS.search(part)]
