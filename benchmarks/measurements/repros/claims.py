@@ -183,7 +183,7 @@ class DraftedIssue:
         spec = {**spec, "changes": dict(changes or {}), "compares": compares}
         key = json.dumps([spec, dict(variables or {})], sort_keys=True)
         if key not in self.runs:
-            hangs = self.verdict["kind"] in HANGS
+            hangs = self.verdict["kind"] in HANGS or bool(self.request["is_timed_out"])
             self.runs[key] = _run(spec, self.folder, self.cache, variables or {}, hangs)
         return self.runs[key]
 
@@ -408,7 +408,12 @@ def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         return _answer(is_backward == (check["direction"] == "backward"))
     if check.get("no_compiler") is not None:
         return _answer(not re.search(r"torch/_(dynamo|inductor|functorch)/", done.stacks[-1]))
+    if check.get("quiet_s"):
+        return TRUE  # it still runs
     first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
+    if check.get("moved"):
+        names = re.findall(r"[\w<>]+$", check["moved"].replace(", ", "\n"), re.M)
+        return _answer(first != second or any(name in first for name in names))
     return _answer(first == second)
 
 
