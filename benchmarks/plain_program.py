@@ -153,6 +153,7 @@ def run_script(spec: dict[str, Any], changes: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the program, and print what was found."""
+    del sys.path[0]  # the folder of this file
     spec = json.loads(sys.argv[1])
     changes = spec.get("changes", {})
     apply_changes(changes)
