@@ -100,6 +100,7 @@ class Compiled:
 def run_factory(spec: dict[str, Any], changes: dict[str, Any]) -> None:
     """Build the target as the documentation of factories says, compile it, and call it."""
     if spec["file"].endswith(".py"):
+        sys.path.insert(0, spec["file"].rpartition("/")[0])
         module_spec = importlib.util.spec_from_file_location("target_of_claims", spec["file"])
         assert module_spec is not None and module_spec.loader is not None
         module = importlib.util.module_from_spec(module_spec)

@@ -16,7 +16,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.contract.events import Process, Weights
+from reprokit.core.shared.contract.events import ConfigChanged, Process, Weights
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.triage.decision import UNDECIDED, Decision, decide
 from reprokit.core.triage.known_failures import KnownMatch
@@ -137,8 +137,12 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         draft.add_json(run_names.GPU_FILE, capture.request.gpu)
     if capture.seen.growth:
         draft.add_json(run_names.GROWTH_FILE, redactor.redact_value(capture.seen.growth))
+    changed = facts.configs
+    if not capture.environment.torch_defaults:  # these may be the defaults again
+        last = capture.journals.last_event_of_type(ConfigChanged)
+        changed = redactor.redact_value(last.changed)
     draft.add_json(
-        run_names.ENVIRONMENT_FILE, {**known, "changed_in_target": facts.configs, "missing": gone}
+        run_names.ENVIRONMENT_FILE, {**known, "changed_in_target": changed, "missing": gone}
     )
     folder = run.path / run_names.PACK_FOLDER
     writer.write_pack_folder(draft, folder)

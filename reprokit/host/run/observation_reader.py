@@ -108,12 +108,12 @@ def settings_not_default(
     """Return the compiler settings of the last compile that are not torch's defaults, as module ->
     setting -> value.
 
-    ``torch_defaults`` are those of a fresh process. Without them, only the settings that the
-    program changed are known, and not those of environment variables.
+    ``torch_defaults`` are those of a fresh process. Without them, nothing is known: what the
+    program changed may be the default again.
     """
     last = journals.last_event_of_type(ConfigChanged)
     if not torch_defaults:
-        return last.changed
+        return {}
     of_process = (
         [event for event in events if isinstance(event, ConfigChanged)]
         for events in journals.by_pid.values()
