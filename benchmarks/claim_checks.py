@@ -1,0 +1,296 @@
+"""The checks of claims, by the names that ``issue/claims.json`` of a pack has for them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .claim_runs import HANGS, DraftedIssue, PlainRun
+
+UNMET_STATUS, UNMET_WORDS = 77, "cannot show the failure"
+"""How a repro ends on a machine that does not have what the failure needs."""
+TRUE, FALSE, UNCHECKED = "true", "false", "unchecked"
+NO_COMPILE = {"TORCHDYNAMO_DISABLE": "1", "TORCH_COMPILE_DISABLE": "1"}
+SHOWN_IN_LOG = {
+    "recompile-limit": "recompile_limit",
+    "graph-break": "Graph break",
+    "cudagraph-skip": "skipping cudagraphs",
+}
+"""Of kinds that do not end a program: the words of torch's log that show them."""
+CONDITIONS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "vector instructions": ({"configs": {"torch._inductor.config.cpp.simdlen": 0}}, {}),
+    "OpenMP threads": ({}, {"OMP_NUM_THREADS": "2"}),
+    "visible CPUs": (
+        {"lines": "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"},
+        {},
+    ),
+    "random seed": ({"lines": "torch.manual_seed(12345)"}, {}),
+    "default dtype": ({"lines": "torch.set_default_dtype(torch.float64)"}, {}),
+    "denormal numbers": ({"lines": "torch.set_flush_denormal(True)"}, {}),
+    "fast math": ({"configs": {"torch._inductor.config.cpp.enable_unsafe_math_opt_flag": True}}, {}),
+    "compiler caches": ({}, {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}),
+    "dynamic shapes": ({"compile": {"dynamic": True}}, {}),
+    "hash seed": ({}, {"PYTHONHASHSEED": "1"}),
+    "compile workers": ({}, {"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
+    "contents of new memory": ({}, {"MALLOC_PERTURB_": "165"}),
+    "vector instructions of ATen and Inductor": ({}, {"ATEN_CPU_CAPABILITY": "default"}),
+    "free memory": (
+        {"lines": "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))"},
+        {},
+    ),
+}  # fmt: skip
+"""What the repro runs with to check that it does not depend on a condition: changes and variables."""
+
+
+Check = Mapping[str, Any]
+Checker = Callable[[DraftedIssue, Mapping[str, Any], Check], str]
+
+
+def _answer(is_true: bool | None) -> str:
+    return UNCHECKED if is_true is None else TRUE if is_true else FALSE
+
+
+def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
+    """Return whether a run failed as the verdict says, by its end and its output."""
+    if done is None:
+        return None
+    if done.status == UNMET_STATUS and UNMET_WORDS in done.text:
+        return False
+    verdict = drafted.verdict
+    kind, cause = verdict["kind"], verdict["cause"] or ""
+    if kind in HANGS:
+        return done.status is None
+    if kind == "crash":
+        return done.status is not None and done.status < 0
+    if kind in SHOWN_IN_LOG and SHOWN_IN_LOG[kind] in done.text:
+        return True
+    if kind in ("wrong-result", "nondeterministic") and done.status == 0:
+        return bool(done.found.get("differences"))
+    if kind == "unknown" and cause == "exit":
+        return not done.found  # it ended the process before its end
+    if kind == "unknown":
+        return None
+    if done.status == 0 and kind == "exception":
+        return cause in done.text  # the program caught it
+    return done.status not in (0, None)
+
+
+def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    is_repro = claim["about"] == "the program of the pack"
+    changes = {
+        k: check[k] for k in ("compile", "configs", "without_compile", "lines") if k in check
+    }
+    changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
+    variables: Mapping[str, str] = NO_COMPILE if changes.get("without_compile") else {}
+    if check.get("with") == "no torch.compile":
+        changes, variables = {"without_compile": True}, NO_COMPILE
+    elif (
+        check.get("entry")
+        or check.get("without_passes")
+        or (check.get("of") == "issue" and not check.get("lines"))
+    ):
+        return UNCHECKED
+    if check.get("of") == "issue" and "torch." not in str(check.get("lines")):
+        return UNCHECKED  # words, not code
+    if name := check.get("condition"):
+        if name not in CONDITIONS:
+            return UNCHECKED
+        changes, variables = CONDITIONS[name]
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic") and not is_repro
+    done = drafted.run(is_repro, changes, variables, compares and not variables)
+    return _answer(_is_failure(drafted, done))
+
+
+def _check_passes(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    answer = _check_fails(drafted, claim, check)
+    return {TRUE: FALSE, FALSE: TRUE}.get(answer, UNCHECKED)
+
+
+def _check_failure(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = check["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    is_same = _is_failure(drafted, done)
+    cause = check["cause"] or ""
+    if is_same and done is not None and cause.startswith("SIG"):
+        is_same = done.status == -getattr(signal, cause, 0)
+    elif is_same and done is not None and check["kind"] in ("exception", "error-in-eager"):
+        is_same = cause in done.text
+    return _answer(is_same)
+
+
+def _pieces(text: str) -> list[str]:
+    """Return the words of a text that do not depend on a run: no numbers, no hidden parts."""
+    text = re.sub(r"<[\w-]+>|'[^']*/[^']*'|/\S+", " \0 ", text)
+    text = re.sub(r"0x[0-9a-f]+|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", " \0 ", text.replace("...", "\0"))
+    return [piece.strip() for piece in text.split("\0") if re.search(r"\w{3}", piece)]
+
+
+def _check_output(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None:
+        return UNCHECKED
+    if check.get("status") is not None:
+        return _answer(done.status == int(check["status"]))
+    if check.get("signal"):
+        return _answer(done.status == -getattr(signal, check["signal"], 0))
+    if check.get("is_empty"):
+        return UNCHECKED
+    output = re.sub(r"\s+", " ", done.text.replace("\\n", " ").replace('\\"', '"'))
+    if check.get("names"):
+        names = [name.rpartition(".")[2] for name in check["names"].split(" > ")]
+        return _answer(all(name in output for name in names))
+    return _answer(all(" ".join(piece.split()) in output for piece in _pieces(check["words"])))
+
+
+def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None:
+        return UNCHECKED
+    if check.get("frame"):
+        file, _, function = check["frame"].partition(":")
+        name = function.rpartition(".")[2]
+        text = "\n".join([done.text, *done.stacks])
+        if name not in text:
+            # the innermost frame of a loop is a different one in each dump
+            is_loop = len(set(done.stacks)) > 1 and f"{file.rpartition('/')[0]}/" in text
+            return _answer(is_loop)
+        return _answer(file.startswith("<") or file in text or Path(file).name in text)
+    if not done.stacks:
+        return UNCHECKED if done.status is not None else FALSE
+    if check.get("direction"):
+        is_backward = bool(re.search(r"backward", done.stacks[-1]))
+        return _answer(is_backward == (check["direction"] == "backward"))
+    if check.get("no_compiler") is not None:
+        return _answer(not re.search(r"torch/_(dynamo|inductor|functorch)/", done.stacks[-1]))
+    if check.get("quiet_s"):
+        return TRUE  # it still runs
+    first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
+    if check.get("moved"):
+        names = re.findall(r"[\w<>]+$", check["moved"].replace(", ", "\n"), re.M)
+        return _answer(first != second or any(name in first for name in names))
+    return _answer(first == second)
+
+
+def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    if done is None or drafted.verdict["stage"] or "export" in check:
+        return UNCHECKED
+    if graph := check.get("graph"):
+        match = re.match(r"(Dynamo|ATen) graph .*with (\d+) nodes", graph)
+        nodes = done.graphs[match[1].lower()] if match else []
+        return _answer(int(match[2]) in nodes if match else None)
+    told = {level: tuple(check.get(level, (0, 0))) for level in ("dynamo", "aten")}
+    # torch traces ATen graphs before the joint passes, and backward graphs that are not compiled
+    count, nodes = told["aten"]
+    dynamo = done.graphs["dynamo"]
+    return _answer(
+        (len(dynamo), sum(dynamo)) == told["dynamo"]
+        and count <= len(done.graphs["aten"])
+        and nodes <= sum(done.graphs["aten"])
+    )
+
+
+def _check_cost(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    done = drafted.run(compares=compares)
+    if done is None or not done.peak_bytes:
+        return UNCHECKED
+    is_peak = done.status is None or check["peak_rss_bytes"] <= 3 * done.peak_bytes
+    is_cpu = done.status is None or check["cpu_s"] <= 5 * done.cpu_s + 5
+    request = drafted.request
+    is_time = abs(request["ended"] - request["started"] - check["seconds"]) < 2
+    return _answer(is_peak and is_cpu and is_time)
+
+
+def _check_settings(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    code = f"import importlib; print(repr(importlib.import_module({check['module']!r}).{check['key']}))"
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    return _answer(done.returncode == 0 and done.stdout.strip() != check["value"])
+
+
+@functools.cache
+def _torch_version() -> str:
+    code = "import torch; print(torch.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _check_version(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    return _answer(check["torch"] == _torch_version())
+
+
+def _check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    if drafted.entry is not None:
+        return _answer(check["issue"] == drafted.entry.issue)
+    spec = drafted.spec_of(False)
+    number = check["issue"].rpartition("#")[2]
+    text = Path(str(spec["file"])).read_text() if spec else ""
+    return TRUE if number in text else UNCHECKED
+
+
+def _check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    match = re.match(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?", check["place"])
+    if match is None:
+        return UNCHECKED
+    path = drafted.folder / match["file"]
+    if match["file"].startswith("<") or not path.is_file():
+        return UNCHECKED
+    rows = path.read_text(errors="replace").splitlines()
+    is_there = 0 < int(match["line"]) <= len(rows) and "site-packages" not in str(path)
+    name = (match["function"] or "").rpartition(".")[2]
+    if name and not name.startswith("<"):
+        is_there &= any(name in row for row in rows[: int(match["line"])])
+    return _answer(is_there)
+
+
+def _check_digest(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    text = f"{check['algorithm']}\n{check['title']}"
+    return _answer(f"`{hashlib.sha256(text.encode()).hexdigest()[:12]}`" in claim["text"])
+
+
+def _check_values(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run(compares=True)
+    return _answer(None if done is None else _is_failure(drafted, done))
+
+
+def _check_lines(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    text = drafted.repro.read_text() if drafted.repro else ""
+    return _answer(len(text.splitlines()) == check["lines"])
+
+
+def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run()
+    if done is None or not check.get("words"):
+        return UNCHECKED
+    output = "\n".join([done.text, *done.stacks])
+    pieces = [piece for word in check["words"] for piece in _pieces(word)]
+    return TRUE if all(piece in output for piece in pieces) else UNCHECKED
+
+
+CHECKS: Mapping[str, Checker] = {
+    "fails": _check_fails,
+    "passes": _check_passes,
+    "failure": _check_failure,
+    "output": _check_output,
+    "stack": _check_stack,
+    "count": _check_count,
+    "cost": _check_cost,
+    "settings": _check_settings,
+    "version": _check_version,
+    "issue": _check_issue,
+    "own code": _check_own_code,
+    "digest": _check_digest,
+    "values": _check_values,
+    "lines": _check_lines,
+    "logs": _check_logs,
+}

@@ -1,0 +1,242 @@
+"""Run the programs of a pack without reprokit, for the checks of its claims."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprokit.core.triage.known_failures import KnownFailure
+
+from . import plain_program
+
+RUN_LIMIT_S = 150.0
+HANG_S = 25.0
+"""How long a program runs that hangs, before its stacks are read."""
+NOT_INHERITED = ("TORCH", "REPROKIT", "BUG", "PYTHONPATH")
+PLAIN = Path(plain_program.__file__)
+HANGS = ("hang", "slow-compile")
+
+
+@dataclass(frozen=True)
+class PlainRun:
+    """A run without reprokit."""
+
+    status: int | None
+    """None for a program that still ran when its stacks were read."""
+    text: str
+    """What it printed, and torch's own trace."""
+    found: Mapping[str, Any]
+    """What :mod:`plain_program` printed."""
+    stacks: tuple[str, ...] = ()
+    """Two dumps of py-spy, of a program that still ran."""
+    cpu_s: float = 0.0
+    peak_bytes: int = 0
+    graphs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Level -> the number of nodes of each graph, from torch's trace."""
+
+
+@dataclass
+class DraftedIssue:
+    """The pack of a run, and the runs that check it."""
+
+    name: str
+    run_dir: Path
+    folder: Path
+    entry: KnownFailure | None
+    cache: Path
+    runs: dict[str, PlainRun] = field(default_factory=dict)
+
+    @functools.cached_property
+    def request(self) -> dict[str, Any]:
+        """The options of the captured run."""
+        document: dict[str, Any] = json.loads((self.run_dir / "run.json").read_text())
+        return document
+
+    @functools.cached_property
+    def verdict(self) -> dict[str, Any]:
+        """The verdict of the captured run."""
+        document: dict[str, Any] = json.loads((self.run_dir / "pack" / "verdict.json").read_text())
+        return document
+
+    @property
+    def repro(self) -> Path | None:
+        """The proved program."""
+        path = self.run_dir / "pack" / "repro.py"
+        return path if path.exists() else None
+
+    def spec_of(self, is_repro: bool) -> dict[str, Any] | None:
+        """Return what plain_program runs; None for a command that it cannot run."""
+        if is_repro:
+            return {"file": str(self.repro)} if self.repro else None
+        target = self.request["target"]
+        if target["kind"] in ("file", "module"):
+            options = self.request.get("compile") or {}
+            return {
+                "file": target["place"],
+                "factory": target["name"],
+                "options": {
+                    k: v
+                    for k, v in options.items()
+                    if k in ("backend", "mode", "dynamic", "fullgraph")
+                },
+                "train": self.request.get("train"),
+            }
+        words = list(target["command"])
+        if len(words) > 1 and "python" in Path(words[0]).name:
+            if words[1] == "-c":
+                script = self.cache / "command.py"
+                script.write_text(words[2])
+                return {"file": str(script), "words": words[3:]}
+            if words[1].endswith(".py"):
+                return {"file": str(self.folder / words[1]), "words": words[2:]}
+        return None
+
+    @property
+    def command(self) -> list[str]:
+        """The captured command, with the interpreter of this benchmark."""
+        words = list(self.request["target"]["command"])
+        return [sys.executable, *words[1:]] if words and "python" in Path(words[0]).name else words
+
+    def run(
+        self,
+        is_repro: bool = False,
+        changes: Mapping[str, Any] | None = None,
+        variables: Mapping[str, str] | None = None,
+        compares: bool = False,
+    ) -> PlainRun | None:
+        """Run the program, or the repro, without reprokit; None where that is not possible."""
+        spec = self.spec_of(is_repro)
+        if self.verdict["stage"] and not is_repro:
+            return None  # it needs a cache that an earlier process wrote
+        request = self.request
+        if not is_repro and (request.get("tensor_parallel") or request.get("gpu")):
+            return None  # it needs the simulation
+        if spec is None and self.command and not (is_repro or changes or compares):
+            spec = {"command": self.command}
+        elif spec is None or not Path(str(spec["file"])).exists():
+            return None
+        spec = {**spec, "changes": dict(changes or {}), "compares": compares}
+        key = json.dumps([spec, dict(variables or {})], sort_keys=True)
+        if key not in self.runs:
+            hangs = self.verdict["kind"] in HANGS or bool(self.request["is_timed_out"])
+            self.runs[key] = _run(spec, self.folder, self.cache, variables or {}, hangs)
+        return self.runs[key]
+
+
+def _run(
+    spec: dict[str, Any], folder: Path, cache: Path, variables: Mapping[str, str], hangs: bool
+) -> PlainRun:
+    with tempfile.TemporaryDirectory(prefix="claims-trace-", dir=cache) as trace:
+        environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)},
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+            "TORCHDYNAMO_VERBOSE": "1",
+            "TORCH_LOGS": "recompiles,graph_breaks,perf_hints,cudagraphs",
+            "TORCH_TRACE": trace,
+            **variables,
+        }
+        words = spec.get("command") or [sys.executable, str(PLAIN), json.dumps(spec)]
+        out = cache / f"output-{time.monotonic_ns()}.txt"
+        with out.open("wb") as file:
+            child = subprocess.Popen(
+                words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                start_new_session=True,
+            )  # fmt: skip
+            status, usage, stacks = _wait(child, HANG_S if hangs else RUN_LIMIT_S)
+        printed = out.read_text(errors="replace")
+        logs = [path.read_text(errors="replace") for path in Path(trace).rglob("*.log")]
+    lines = [row for row in printed.splitlines() if row.startswith(plain_program.MARK)]
+    found = json.loads(lines[-1].removeprefix(plain_program.MARK)) if lines else {}
+    peak = usage.ru_maxrss * 1024 if usage else 0
+    cpu_s = usage.ru_utime + usage.ru_stime if usage else 0.0
+    text = "\n".join([printed, *logs])
+    return PlainRun(status, text, found, stacks, cpu_s, peak, _graphs_of(logs))
+
+
+def _wait(
+    child: subprocess.Popen[bytes], limit_s: float
+) -> tuple[int | None, resource.struct_rusage | None, tuple[str, ...]]:
+    """Wait for a child. After the limit, read its stacks twice and end it."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            _end_group(child.pid)
+            return child.returncode, usage, ()
+        time.sleep(0.1)
+    stacks = []
+    for _ in range(2):
+        command = ["py-spy", "dump", "--nonblocking", "--subprocesses", "--pid", str(child.pid)]
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, "PATH": path}
+        )
+        stacks.append(done.stdout)
+        time.sleep(2.0)
+    _end_group(child.pid)
+    _, _, usage = os.wait4(child.pid, 0)
+    child.returncode = -9
+    return None, usage, tuple(stacks)
+
+
+def _end_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _graphs_of(logs: Sequence[str]) -> dict[str, list[int]]:
+    """Count the graphs in torch's trace, and the nodes of their code."""
+    levels = {"dynamo": ("dynamo_output_graph",), "aten": ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")}  # fmt: skip
+    counts: dict[str, list[int]] = {level: [] for level in levels}
+    for log in logs:
+        rows = log.splitlines()
+        for place, row in enumerate(rows):
+            for level, names in levels.items():
+                if any(f'"{name}"' in row for name in names) and "has_payload" in row:
+                    code = []
+                    for line in rows[place + 1 :]:
+                        if not line.startswith("\t"):
+                            break
+                        code.append(line[1:])
+                    counts[level].append(_nodes_of("\n".join(code)))
+    return counts
+
+
+def _nodes_of(code: str) -> int:
+    """Return the number of nodes of a printed graph: inputs, assigned names and the result."""
+    function = re.search(r"( *)def forward\(.*", code, re.DOTALL)
+    if function is None:
+        return 0
+    text = re.sub(rf"(?m)^{function[1]}", "", function.group())
+    try:
+        (node,) = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)][:1]
+    except (SyntaxError, ValueError):
+        return 0
+    inputs = {argument.arg for argument in node.args.args}
+    names = [
+        row
+        for row in ast.walk(node)
+        if isinstance(row, (ast.Assign, ast.AnnAssign))
+        and not (isinstance(row.value, ast.Name) and row.value.id in inputs)
+        and not (isinstance(row.value, ast.Constant) and row.value.value is None)
+        and isinstance(row.targets[0] if isinstance(row, ast.Assign) else row.target, ast.Name)
+    ]
+    return len(node.args.args) - 1 + len(names) + 1
