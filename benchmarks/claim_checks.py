@@ -73,13 +73,16 @@ def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
     if kind in SHOWN_IN_LOG and SHOWN_IN_LOG[kind] in done.text:
         return True
     if kind in ("wrong-result", "nondeterministic") and done.status == 0:
+        if not done.found.get("calls") or "gradient of" in verdict["reason"]:
+            return None  # a child process compiled it, or only the backward is wrong
         return bool(done.found.get("differences"))
     if kind == "unknown" and cause == "exit":
         return not done.found  # it ended the process before its end
     if kind == "unknown":
         return None
     if done.status == 0 and kind == "exception":
-        return cause in done.text  # the program caught it
+        # the program caught it, and torch's trace has the failed compile
+        return re.search(rf'"fail_type": "[^"]*{re.escape(cause)}', done.text) is not None
     return done.status not in (0, None)
 
 

@@ -94,7 +94,7 @@ class DraftedIssue:
                 },
                 "train": self.request.get("train"),
             }
-        words = list(target["command"])
+        words = self.command
         if len(words) > 1 and "python" in Path(words[0]).name:
             if words[1] == "-c":
                 script = self.cache / "command.py"
@@ -107,8 +107,8 @@ class DraftedIssue:
     @property
     def command(self) -> list[str]:
         """The captured command, with the interpreter of this benchmark."""
-        words = list(self.request["target"]["command"])
-        return [sys.executable, *words[1:]] if words and "python" in Path(words[0]).name else words
+        words = self.request["target"]["command"]
+        return [sys.executable if word.endswith("/bin/python") else word for word in words]
 
     def run(
         self,
