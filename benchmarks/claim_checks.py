@@ -58,7 +58,9 @@ def _answer(is_true: bool | None) -> str:
     return UNCHECKED if is_true is None else TRUE if is_true else FALSE
 
 
-def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
+def _is_failure(
+    drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = False
+) -> bool | None:
     """Return whether a run failed as the verdict says, by its end and its output."""
     if done is None:
         return None
@@ -73,6 +75,8 @@ def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
     if kind in SHOWN_IN_LOG and SHOWN_IN_LOG[kind] in done.text:
         return True
     if kind in ("wrong-result", "nondeterministic") and done.status == 0:
+        if is_repro:
+            return False  # a repro asserts its results
         if not done.found.get("calls") or "gradient of" in verdict["reason"]:
             return None  # a child process compiled it, or only the backward is wrong
         return bool(done.found.get("differences"))
@@ -82,7 +86,8 @@ def _is_failure(drafted: DraftedIssue, done: PlainRun | None) -> bool | None:
         return None
     if done.status == 0 and kind == "exception":
         # the program caught it, and torch's trace has the failed compile
-        return re.search(rf'"fail_type": "[^"]*{re.escape(cause)}', done.text) is not None
+        rows = [row for row in done.text.splitlines() if '"fail_type": "' in row]
+        return any(cause in row for row in rows)
     return done.status not in (0, None)
 
 
@@ -109,7 +114,7 @@ def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         changes, variables = CONDITIONS[name]
     compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic") and not is_repro
     done = drafted.run(is_repro, changes, variables, compares and not variables)
-    return _answer(_is_failure(drafted, done))
+    return _answer(_is_failure(drafted, done, is_repro))
 
 
 def _check_passes(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -172,7 +177,9 @@ def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         is_backward = bool(re.search(r"backward", done.stacks[-1]))
         return _answer(is_backward == (check["direction"] == "backward"))
     if check.get("no_compiler") is not None:
-        return _answer(not re.search(r"torch/_(dynamo|inductor|functorch)/", done.stacks[-1]))
+        main = re.search(r'^Thread .*"MainThread"\n((?: +.*\n?)*)', done.stacks[-1], re.M)
+        compiler = r"torch/_(dynamo|inductor|functorch)/"
+        return _answer(not re.search(compiler, main[1]) if main else None)
     if check.get("quiet_s"):
         return TRUE  # it still runs
     first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
