@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from reprokit.core.reduce.ast_edits import is_main
 
-Find = Callable[[str], "str | None"]
-"""Dotted name -> the source of that module, or None if it is not one of the program's own files."""
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """The source of one module of the program."""
+
+    text: str
+    is_package: bool = False
+    """It is the ``__init__.py`` of a package, to which its relative imports refer."""
+
+
+Find = Callable[[str], "ModuleSource | None"]
+"""Dotted name -> that module, or None if it is not one of the program's own files."""
 MAX_FILES = 30
 
 
@@ -46,12 +57,14 @@ class _Joiner:
         """Module -> its names -> their names in the joined file."""
         self._taken: dict[str, str] = {}
 
-    def rewrite_module(self, tree: ast.Module, module: str) -> list[ast.stmt]:
+    def rewrite_module(
+        self, tree: ast.Module, module: str, is_package: bool = False
+    ) -> list[ast.stmt]:
         """Return the body of a module without imports of the program's own files, which are added
         before it.
         """
         aliases: dict[str, str] = {}
-        changed = _Imports(self, module, aliases).visit(tree)
+        changed = _Imports(self, module, is_package, aliases).visit(tree)
         changed = _Members(self.exported, aliases).visit(changed)
         assert isinstance(changed, ast.Module)
         return changed.body
@@ -62,15 +75,15 @@ class _Joiner:
         """
         if module in self.exported:
             return True
-        text = self._find(module)
-        if text is None:
+        source = self._find(module)
+        if source is None:
             return False
         if len(self.exported) >= MAX_FILES:
             raise Unjoinable(f"the program has more than {MAX_FILES} files")
         names = self.exported[module] = {}
-        tree = ast.parse(text)
+        tree = ast.parse(source.text)
         tree.body = [n for n in tree.body if not _is_main_or_words(n)]
-        body = self.rewrite_module(tree, module)
+        body = self.rewrite_module(tree, module, source.is_package)
         for name, row in _assigned_names(body):
             same = ast.unparse(row) if isinstance(row, (ast.Import, ast.ImportFrom)) else module
             new = name
@@ -84,8 +97,11 @@ class _Joiner:
 
 
 class _Imports(ast.NodeTransformer):
-    def __init__(self, joiner: _Joiner, module: str, aliases: dict[str, str]) -> None:
+    def __init__(
+        self, joiner: _Joiner, module: str, is_package: bool, aliases: dict[str, str]
+    ) -> None:
         self._joiner, self._module, self._aliases = joiner, module, aliases
+        self._names = [*module.split("."), *([""] if is_package else [])]
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         kept = []
@@ -97,7 +113,7 @@ class _Imports(ast.NodeTransformer):
         return [ast.Import(kept)] if kept else [ast.Pass()]
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
-        package = self._module.split(".")[: -node.level] if node.level else []
+        package = self._names[: -node.level] if node.level else []
         whole = ".".join([*package, *([node.module] if node.module else [])])
         rows: list[ast.stmt] = []
         kept = []
@@ -107,10 +123,12 @@ class _Imports(ast.NodeTransformer):
             if is_own and (alias.name == "*" or alias.name in self._joiner.exported[whole]):
                 new = self._joiner.exported[whole].get(alias.name, alias.name)
                 wanted = alias.asname or alias.name
-                if alias.name != "*" and wanted != new:
-                    rows.append(
-                        ast.Assign([ast.Name(wanted, ast.Store())], ast.Name(new, ast.Load()))
-                    )
+                if alias.name == "*":
+                    self._reexport(self._joiner.exported[whole])
+                elif wanted != new:
+                    rows.append(ast.Assign([ast.Name(wanted, ast.Store())], _joined_name(new)))
+                else:
+                    self._reexport({wanted: new})
             elif self._joiner.add_module(below):
                 self._aliases[alias.asname or alias.name] = below
             else:
@@ -118,6 +136,12 @@ class _Imports(ast.NodeTransformer):
         if kept and (is_own or node.level):
             raise Unjoinable(f"{whole or 'a relative import'} has no {kept[0].name}")
         return [*([ast.ImportFrom(node.module, kept, 0)] if kept else []), *rows] or [ast.Pass()]
+
+    def _reexport(self, names: dict[str, str]) -> None:
+        """Note names that this module imports from the program's own files: others may import them
+        from it.
+        """
+        self._joiner.exported.get(self._module, {}).update(names)
 
 
 class _Members(ast.NodeTransformer):
@@ -133,7 +157,7 @@ class _Members(ast.NodeTransformer):
             return self.generic_visit(node)
         if node.attr not in self._exported[module]:
             raise Unjoinable(f"{owner}.{node.attr} is not defined in {module}")
-        return ast.copy_location(ast.Name(self._exported[module][node.attr], node.ctx), node)
+        return ast.copy_location(_joined_name(self._exported[module][node.attr], node.ctx), node)
 
 
 class _Renamed(ast.NodeTransformer):
@@ -141,7 +165,8 @@ class _Renamed(ast.NodeTransformer):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._names.get(node.id, node.id)
+        if not getattr(node, "is_joined", False):
+            node.id = self._names.get(node.id, node.id)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -151,6 +176,13 @@ class _Renamed(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.name = self._names.get(node.name, node.name)
         return self.generic_visit(node)
+
+
+def _joined_name(name: str, ctx: ast.expr_context | None = None) -> ast.Name:
+    """Return a name of the joined file, which names of the module do not hide."""
+    node = ast.Name(name, ctx or ast.Load())
+    node.is_joined = True  # type: ignore[attr-defined]
+    return node
 
 
 def _assigned_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:

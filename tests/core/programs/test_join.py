@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 
 import pytest
 
-from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
+from reprokit.core.reduce.inline_modules import ModuleSource, Unjoinable, join_modules
 
 FILES = {
     "net": (
@@ -27,11 +28,21 @@ FILES = {
 }
 
 
+def find_in(files: dict[str, str]) -> Callable[[str], ModuleSource | None]:
+    """Return a function that finds a module; one with modules below it is a package."""
+
+    def find(name: str) -> ModuleSource | None:
+        is_package = any(other.startswith(f"{name}.") for other in files)
+        return ModuleSource(files[name], is_package) if name in files else None
+
+    return find
+
+
 def output_of(text: str, files: dict[str, str] = FILES) -> str:
     """Return the output of the joined program."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(join_modules(text, files.get), {"__name__": "__main__"})
+        exec(join_modules(text, find_in(files)), {"__name__": "__main__"})
     return out.getvalue().strip()
 
 
@@ -50,7 +61,7 @@ def test_own_files_replace_their_imports(text: str) -> None:
     """Both files have their own ``size``, and each keeps it."""
     files = {**FILES, "net": FILES["net"].replace("from .parts import scale\n", "")}
     assert output_of(text, files) == "23"
-    assert "import net" not in join_modules(text, files.get)
+    assert "import net" not in join_modules(text, find_in(files))
 
 
 def test_packages_and_relative_imports() -> None:
@@ -60,18 +71,40 @@ def test_packages_and_relative_imports() -> None:
     assert output_of("from pkg import inner\nprint(inner.run(3))\n") == "3.0"
 
 
+@pytest.mark.parametrize(
+    "exports",
+    [
+        "from .model import Model\n",
+        "from .model import *\n",
+        "from .model import Model as Net\nModel = Net\n",
+        "from . import model\nfrom pkg.model import Model\n",
+        "from .inner import Model\n",
+    ],
+)
+def test_a_package_exports_names_of_its_modules(exports: str) -> None:
+    """``from pkg import Model`` works if ``pkg/__init__.py`` imports it, also over two steps."""
+    files = {
+        "pkg": exports,
+        "pkg.model": "from .parts import scale\nclass Model:\n    size = scale(2)\n",
+        "pkg.parts": "def scale(x):\n    return x * 5\n",
+        "pkg.inner": "from ..pkg.model import Model\n" if False else "from .model import Model\n",
+    }
+    assert output_of("from pkg import Model\nprint(Model.size)\n", files) == "10"
+    assert output_of("import pkg\nprint(pkg.Model.size)\n", files) == "10"
+
+
 def test_a_program_of_one_file_stays_as_it_is() -> None:
     """Its layout does not change."""
     text = "import math  # words\nprint( math.pi )\n"
-    assert join_modules(text, {}.get) == text
+    assert join_modules(text, find_in({})) == text
 
 
 def test_files_that_cannot_be_joined_raise_an_error() -> None:
     """A name that a file defines only at run time raises Unjoinable."""
     with pytest.raises(Unjoinable, match="has no missing"):
-        join_modules("from parts import missing\n", FILES.get)
+        join_modules("from parts import missing\n", find_in(FILES))
     with pytest.raises(Unjoinable, match=r"parts\.missing"):
-        join_modules("import parts\nparts.missing()\n", FILES.get)
+        join_modules("import parts\nparts.missing()\n", find_in(FILES))
 
 
 def test_files_that_import_each_other_end() -> None:
