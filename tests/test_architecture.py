@@ -141,6 +141,7 @@ NETWORK = {
 SOCKETS = {
     "private_names.py": "the name of this host",
     "guardian_client.py": "a pair of sockets between two of our processes",
+    "isolation.py": "starts the loopback device of a network that has nothing else",
     "open_requests.py": "asks the kernel which connections exist (netlink)",
 }
 """Modules that may import ``socket``, with the reason."""

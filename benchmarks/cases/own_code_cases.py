@@ -29,7 +29,7 @@ def f(x):
     return x
 """
 SCRIPT = """
-open(__file__).close()
+import os; os.utime(__file__, (4e9, 4e9))
 torch.compile(f, backend=picky)({inputs})
 """
 """Changed copies of a script that opens a file are not run, so the recorded graph is reduced."""

@@ -38,7 +38,7 @@ def picky(gm, inputs):
 def f(x):
     return torch.cos(torch.ops.cpp_mine.scaled(torch.sin(x) + 1, 2.0)) * 2
 
-open(__file__).close()  # changed copies are not run, so the recorded graph is reduced
+import os; os.utime(__file__, (4e9, 4e9))  # a changed script is not run again: its graph is reduced
 torch.compile(f, backend=picky)(torch.randn(4, 8))
 """
 PASS = """

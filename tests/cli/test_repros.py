@@ -26,7 +26,7 @@ def picky(gm, inputs):
     return gm.forward
 """
 CALLED = "torch.compile(lambda x: torch.erf(x) * 2, backend=picky)(torch.randn(8))\n"
-ONLY_ONCE = "open(__file__).close()\n"
+ONLY_ONCE = "import os; os.utime(__file__, (4e9, 4e9))\n"
 """A script with this line is not run again, because it may change files."""
 
 
@@ -218,7 +218,7 @@ def test_a_graph_with_an_undefined_operator_is_not_a_repro(write: Any, recorded:
     assert_candidate(done, "run alone in a fresh process it")
     notes = " ".join(done.json["minimized"]["notes"])
     assert "mine::scale: Drawn cannot be written as Python text" in notes, notes
-    assert "changed copies of script.py are not run without your consent" in notes
+    assert "script.py has changed since it ran" in notes
 
 
 VALUES = """

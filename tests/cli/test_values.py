@@ -34,7 +34,7 @@ torch.manual_seed(1)
 x, i = torch.randn(16, 8), torch.randint(500, 3000, (200,))
 private = torch.tensor([81.5, 72.25, 1.5, 2.5])
 {change}
-open(__file__).close()
+import os; os.utime(__file__, (4e9, 4e9))
 torch.compile(f, backend=picky)(x, i, private)
 """
 UNSIGNED = """
@@ -44,7 +44,7 @@ def f(x, y):
     z = torch.relu(y) + 1
     return z.sin(), {call}, z.cos().sum()
 
-open(__file__).close()
+import os; os.utime(__file__, (4e9, 4e9))
 torch.manual_seed(3)
 x = torch.randint(100, 250, (4, 67), dtype=torch.uint8)
 torch.compile(f)(x, torch.randn(8, 8))

@@ -17,7 +17,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS
 from reprokit.host.minimize import locate
-from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.system.progress import OperationStatus

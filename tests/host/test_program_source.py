@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.core.shared.contract.events import Process
-from reprokit.host.minimize import program_source
+from reprokit.host.minimize.starts import program_source
+from reprokit.host.probe import isolated_runs
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command
 from reprokit.host.run.observation_reader import Journals
@@ -38,6 +39,21 @@ def test_a_script_that_cannot_be_one_text_is_named(
     (tmp_path / "net.py").write_text(module)
     process = Process(argv=["python", "train.py"], cwd=str(tmp_path), t=LATER)
     request = Request(parse_command(("python", "train.py")))
-    found, reason = program_source.own_source(request, Journals({1: [process]}, 0, {}))
+    own = program_source.own_source(request, Journals({1: [process]}, 0, {}))
+    found, reason = own.text, own.why_not
     assert found.startswith(text) and bool(found) == bool(text)
     assert reason.startswith(why) and bool(reason) == bool(why)
+
+
+def test_a_script_is_not_run_again_where_it_cannot_be_isolated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason says what the machine lacks."""
+    why = "user namespaces: Operation not permitted"
+    monkeypatch.setattr(isolated_runs, "why_not_isolated", lambda: why)
+    (tmp_path / "train.py").write_text("import torch\n")
+    process = Process(argv=["python", "train.py"], cwd=str(tmp_path), t=LATER)
+    request = Request(parse_command(("python", "train.py")))
+    own = program_source.own_source(request, Journals({1: [process]}, 0, {}))
+    assert (own.text, own.isolation) == ("", None)
+    assert own.why_not == f"this machine cannot isolate changed copies of train.py: {why}"

@@ -14,7 +14,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import BudgetExhausted
 from reprokit.host.minimize.reducer import FLAKY_TRIES, Reducer
-from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from tests.support.candidates import ScriptedOracle, judged
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
-from reprokit.host.minimize import starting_points
+from reprokit.host.minimize.starts import starting_points
 
 SOURCE = """
 import torch

@@ -20,7 +20,7 @@ from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize import locate
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs.proof import Proof
-from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.pipeline import announcement, run_steps, study_steps
 from reprokit.host.pipeline.state import Callbacks, State, StudyTools
 from reprokit.host.probe.candidate import CandidateResult

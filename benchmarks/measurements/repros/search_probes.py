@@ -23,9 +23,10 @@ from unittest import mock
 from reprokit.core.judge import same_failure
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.graphs import subgraph
-from reprokit.host.minimize import cases, reducer
+from reprokit.host.minimize import cases
 from reprokit.host.minimize.oracle import Oracle
-from reprokit.host.minimize.starting_points import StartingPoint, hinted_units
+from reprokit.host.minimize.speculation import has_failure
+from reprokit.host.minimize.starts.starting_points import StartingPoint, hinted_units
 from reprokit.host.pack import reopen
 from reprokit.host.run import run_directory
 
@@ -154,7 +155,7 @@ def _measure_case(failing: cases.MinimizeCase) -> Row:
 
         def own(answer: Answer) -> int:
             implied = subsets.Implied[int](
-                lambda some: reducer.has_failure(answer(program_of(some))) if some else False
+                lambda some: has_failure(answer(program_of(some))) if some else False
             )
             return len(
                 subsets.smallest_subset(units, implied.holds, hints, lambda i: graph.units[i].kind)

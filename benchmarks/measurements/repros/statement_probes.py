@@ -20,8 +20,9 @@ from unittest import mock
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.passes import statements
-from reprokit.host.minimize import cases, reducer
-from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.minimize import cases
+from reprokit.host.minimize.speculation import has_failure
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 
 from ...cases.minimization_cases import FAILURES
 from ...harness import quiet_environ, show_progress
@@ -77,7 +78,7 @@ def _measure_case(failing: cases.MinimizeCase, text: str) -> Row:
                 reduced = statements.drop_statements(
                     reduced,
                     lambda new, known=known: known.shows_failure(  # type: ignore[misc]
-                        new, lambda: reducer.has_failure(answer(new))
+                        new, lambda: has_failure(answer(new))
                     ),
                 )
                 edits.update(known)

@@ -2,9 +2,10 @@
 probes may run at once.
 
 It imports and warms up the modules that each probe needs (torch, Dynamo, and for some probes
-Inductor and its C++ compiler). It starts no thread, uses no GPU and runs no code of a candidate. It
-reads requests as JSON lines on stdin, and writes the pid and the end of each probe as JSON lines on
-stdout. The host enforces deadlines: it kills a probe.
+Inductor and its C++ compiler), and the installed libraries that the program imports. It starts no
+thread, uses no GPU and runs no other code of a candidate. It reads requests as JSON lines on stdin,
+and writes the pid and the end of each probe as JSON lines on stdout. The host enforces deadlines:
+it kills a probe.
 
 Each compile starts the driver where torch sees a GPU, because Dynamo saves the state of its random
 numbers. A driver does not survive a fork. On such a machine the server therefore imports the
@@ -54,6 +55,7 @@ def main(spec: ServerSpec) -> int:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = spec.cache
     threads = _warm_up(spec.depth)
+    _import_libraries(spec.imports)
     gc.collect()
     gc.freeze()  # without it, a garbage collection in a child copies the pages of every object
     count, is_started = _thread_count(), gpu_driver.is_started()
@@ -213,6 +215,13 @@ def _warm_up(depth: str) -> int:
 
         pick_vec_isa()  # otherwise each child builds C++ programs that test vector instructions
     return threads
+
+
+def _import_libraries(statements: Collection[str]) -> None:
+    """Import installed libraries; the files of the program are not on the path of the server."""
+    for statement in statements:
+        with contextlib.suppress(Exception):
+            exec(statement, {})  # noqa: S102
 
 
 def _compile_small(depth: str) -> None:

@@ -25,7 +25,7 @@ from ..experiments import overrides
 from ..record import compile_settings, exceptions, graph_recorder, journal, process_start
 from ..results import result_recorder
 from ..torch_hooks import stop_after_phase
-from . import gpu_driver
+from . import gpu_driver, isolation
 
 MAX_PROBE_GRAPHS = 0
 """The graphs of a probe are not recorded: the candidate has them."""
@@ -48,6 +48,8 @@ def run_probe(request: ProbeRequest, threads: int) -> NoReturn:
 def _prepare_child(request: ProbeRequest, threads: int) -> None:
     process_start.end_with_parent()
     folder = request.folder
+    if request.isolation is not None:
+        isolation.enter_isolation(request.isolation)
     streams = (
         os.open(os.devnull, os.O_RDONLY),
         _create(folder, run_names.STDOUT_FILE),
@@ -63,7 +65,7 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
     if "torch" not in sys.modules or not gpu_driver.is_needed():
         # the driver of a GPU reserves more addresses than the machine has memory
         _set_limit(resource.RLIMIT_AS, _address_space_bytes() + request.memory_bytes)
-    os.chdir(folder)
+    os.chdir(request.isolation.cwd if request.isolation is not None else folder)
     journal.RUN_DIR = os.environ[run_names.RUN_DIR_VARIABLE] = folder
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = request.cache
     os.environ["TRITON_CACHE_DIR"] = os.path.join(request.cache, "triton")
@@ -111,10 +113,12 @@ def _run_program(request: ProbeRequest) -> int:
     with open(file, encoding="utf-8") as opened:
         text = opened.read()
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=file, __builtins__=__builtins__)
+    # the program may look for its data beside its own file
+    path = request.isolation.path if request.isolation is not None else ""
+    module.__dict__.update(__file__=path or file, __builtins__=__builtins__)
     sys.modules["__main__"] = module
-    sys.argv = [file]
-    sys.path[0] = os.path.dirname(file)
+    sys.argv = [path or file]
+    sys.path[0] = os.path.dirname(path or file)
     linecache.checkcache()
     try:
         # the program is the candidate

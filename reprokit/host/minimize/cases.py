@@ -16,11 +16,13 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
-from reprokit.core.reduce import two_processes
+from reprokit.core.reduce import entry_text, two_processes
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
+from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
-from reprokit.host.minimize import program_source, reducer, starting_points
+from reprokit.host.minimize import reducer
 from reprokit.host.minimize.candidate_text import count_code_lines
+from reprokit.host.minimize.starts import program_source, starting_points
 from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import MAX_MEMORY_SHARE, ProbeServer
 from reprokit.host.request.run_request import Request
@@ -74,6 +76,8 @@ class MinimizeCase:
     """What the writer and the reader of a cache do; None for a failure that needs no cache."""
     why_no_source: str = ""
     """Why the target's own program is not reduced."""
+    isolation: Isolation | None = None
+    """How programs of the case run; None where all of them are written by reprokit."""
     profile: ProgramAblation = NOTHING_TRIED
     """The backends with which the original fails; empty if it was not compiled in other ways."""
 
@@ -107,7 +111,7 @@ def case_of_run(
     if request.target.kind == "command":
         executable = journals.last_event_of_type(Process).executable
         python = executable if executable and Path(executable).exists() else python
-    source, why_no_source = program_source.own_source(request, journals)
+    own = program_source.own_source(request, journals)
     is_training = request.train or journals.last_event_of_type(TargetBuilt).train
     is_fake = journals.last_event_of_type(Weights).kind == "fake"
     return MinimizeCase(
@@ -116,7 +120,7 @@ def case_of_run(
         seen,
         run_path,
         python,
-        source,
+        own.text,
         is_training,
         is_fake,
         request.line_repeats,
@@ -126,7 +130,8 @@ def case_of_run(
         two_processes.plan_of_observation(
             seen, request.cache_change or DEFAULT_CHANGE, request.cache_python
         ),
-        why_no_source,
+        own.why_not,
+        own.isolation,
     )
 
 
@@ -165,7 +170,8 @@ def create_probe_server(case: MinimizeCase) -> ProbeServer:
         seeds = (condition_lines.hash_seed_of(start.text) for start in starts)
         hash_seed = next(filter(None, seeds), "")
     gpu = None if case.seen.kernel else case.gpu
-    server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu, hash_seed)
+    imports = entry_text.library_imports(case.source)
+    server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu, hash_seed, imports)
     server.at_once = case.processes_at_once
     return server
 
@@ -178,7 +184,7 @@ def starting_points_of_case(case: MinimizeCase) -> list[starting_points.Starting
         )
     if case.seen.kernel:
         return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
-    if kind_named(case.verdict.kind).is_of_calls and case.source:
+    if kind_named(case.verdict.kind).is_of_calls:  # no graph can show it alone
         return starting_points.source_starting_points(case.source)
     is_wrong = kind_named(case.verdict.kind).compares_results
     starts = starting_points.find_starting_points(
@@ -221,6 +227,7 @@ def probe_limits_of(case: MinimizeCase) -> ProbeLimits:
         or any(g.is_backward and not g.is_done for g in seen.graphs),
         wants_stacks=is_hang,
         stage=seen.stage,
+        isolation=case.isolation,
         line_repeats=(
             min(case.line_repeats, ENDLESS_LINE_REPEATS) if seen.endless_line else case.line_repeats
         ),

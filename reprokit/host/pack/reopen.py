@@ -17,10 +17,10 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize import starting_points
 from reprokit.host.minimize.cases import MinimizeCase, starting_points_of_case
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs.proven import Repro, Unproven
+from reprokit.host.minimize.starts import starting_points
 from reprokit.host.pack import issue_text, reader, typed_reader, writer
 from reprokit.host.report import markdown
 from reprokit.host.run import run_directory

@@ -16,10 +16,11 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import assertions, readable, two_processes
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
-from reprokit.host.minimize import cases, program_source
+from reprokit.host.minimize import cases
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs import proof, proven
 from reprokit.host.minimize.proofs.proven import Candidate, Repro
+from reprokit.host.minimize.starts import program_source
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import deletion, files

@@ -12,7 +12,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Process
 from reprokit.core.shared.source import triton_programs as programs
 from reprokit.host.experiments.kernel_checks import write_reproducer
-from reprokit.host.minimize import program_source
+from reprokit.host.minimize.starts import program_source
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
@@ -31,7 +31,7 @@ def isolate_own_kernel(
 
     Return ``seen`` unchanged for any other command.
     """
-    text, _ = program_source.own_source(request, journals)
+    text = program_source.own_source(request, journals).text
     if not programs.is_kernel_program(text):
         return seen
     name = f"{Path(request.target.command[-1]).stem[:80]}.py"

@@ -243,7 +243,7 @@ def _plain_end(state: State, case: cases.MinimizeCase) -> tuple[str, str]:
     folder.mkdir()
     with interrupts.allowed():
         file = files.write_atomically(folder / run_names.REPRO_FILE, case.source)
-        runs = plain_runs.PlainRuns(case.python, file, folder, None)
+        runs = plain_runs.PlainRuns(case.python, file, folder, None, case.isolation)
         limit_s = MIN_PLAIN_S + PLAIN_MULTIPLE * state.seen.seconds
         (ending,), _ = runs.run(1, limit_s, 1, has_eager=False)
         if ending.status == 0:  # a failure that is rare may not occur

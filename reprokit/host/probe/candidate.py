@@ -21,6 +21,7 @@ from reprokit.core.records.process_state import unmet_need
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import sized_program
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.result_comparison import COMPILED_ROLES
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
@@ -98,6 +99,8 @@ class ProbeLimits:
     """
     is_slow: bool = False
     """A slow compile is wanted: one that is not complete at the deadline."""
+    isolation: Isolation | None = None
+    """How the program is isolated from the machine; None for a program that reprokit wrote."""
 
     def relaxed(self) -> ProbeLimits:
         """Return the limits for a later run of a program that was found with these."""

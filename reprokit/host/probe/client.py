@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from reprokit.core.shared.contract.probe_messages import (
     ServerSpec,
 )
 from reprokit.core.shared.contract.serialize import from_json, to_json
+from reprokit.host.probe import isolated_runs
 from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.probe.connection import ServerConnection
 from reprokit.host.probe.probe_watch import ServedClock, dump_stacks
@@ -79,14 +80,15 @@ class ProbeServer:
         depth: str,
         gpu: Mapping[str, Any] | None = None,
         hash_seed: str = "",
+        imports: Sequence[str] = (),
     ) -> None:
         """``folder`` has the run directories of the probes; ``gpu`` is simulated in all of them.
 
         A program that starts itself again for its ``hash_seed`` does not do so in a child of a
-        server that has it.
+        server that has it. The server executes ``imports``, unless one of them starts a thread.
         """
         self.folder, self._python, self._depth, self._gpu = folder, python, depth, gpu
-        self._hash_seed = hash_seed
+        self._hash_seed, self._imports = hash_seed, list(imports)
         self._run_id = uuid.uuid4().hex
         self._stack = contextlib.ExitStack()
         self._connection: ServerConnection | None = None
@@ -174,6 +176,7 @@ class ProbeServer:
             is_backward=limits.is_backward,
             memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
             file_bytes=MAX_FILE_BYTES,
+            isolation=isolated_runs.with_own(limits.isolation, self.folder),
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
 
@@ -241,7 +244,9 @@ class ProbeServer:
         kept = compiler_cache.kept_cache_folder(self._python)
         compiler_cache.copy_cache(kept, self._cache)
         cache = str(compiler_cache.plain_path(self._cache))
-        spec = json.dumps(to_json(ServerSpec(depth=self._depth, cache=cache)))
+        spec = json.dumps(
+            to_json(ServerSpec(depth=self._depth, cache=cache, imports=self._imports))
+        )
         log = self._stack.enter_context((self.folder / "server.txt").open("wb"))
         child = subprocess.Popen(
             agent_command(self._python, agent, "_reprokit.agent.serve.forkserver", spec),
@@ -256,6 +261,10 @@ class ProbeServer:
         ready: ServerReady = from_json(ServerReady, message)
         if not ready.ready:
             self._disconnect()
+            if self._imports:  # one of them may have started a thread
+                self._imports = []
+                self._start()
+                return
             raise ServerLost(
                 f"it could not start: it has {ready.threads} threads; {self._last_log_line()}"
             )

@@ -11,6 +11,7 @@ from pathlib import Path
 from reprokit.core.records.finding import Signature
 from reprokit.core.shared import without_compile
 from reprokit.core.shared.contract import run_names
+from reprokit.host.probe import isolated_runs
 from reprokit.host.probe.candidate import (
     CandidateResult,
     ProbeLimits,
@@ -128,7 +129,9 @@ def _run(
     if is_eager:
         words = (python, "-c", eager_program(text))
         request = dataclasses.replace(request, variables={**own, **without_compile.VARIABLES})
-    target = Target("command", command=(*words, str(file)))
+    isolation = isolated_runs.alone(limits.isolation, folder)
+    words = isolated_runs.isolated_command((*words, str(file)), isolation, folder)
+    target = Target("command", command=tuple(words))
     request = dataclasses.replace(request, target=target)
     try:
         compiler_cache.copy_cache(

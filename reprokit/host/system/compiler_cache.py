@@ -150,18 +150,25 @@ def keep_cache(warm: Path, kept: Path) -> None:
     deletion.delete_path(draft, inside=kept.parent)
 
 
+def headers_folder() -> Path | None:
+    """Return torch's folder of precompiled headers; None for a user without a name."""
+    try:
+        name = f"torchinductor_{getpass.getuser()}"
+    except (OSError, KeyError) as problem:
+        host_log.log_ignored(problem)
+        return None
+    return Path(tempfile.gettempdir()) / name / "precompiled_headers"
+
+
 def delete_partial_headers() -> int:
     """Delete the incomplete precompiled headers that killed compilers left, and return how many.
 
     Torch compiles a missing header again.
     """
-    count = 0
-    with host_log.suppress(OSError, KeyError):
-        folder = (
-            Path(tempfile.gettempdir())
-            / f"torchinductor_{getpass.getuser()}"
-            / "precompiled_headers"
-        )
+    count, folder = 0, headers_folder()
+    if folder is None:
+        return 0
+    with host_log.suppress(OSError):
         for path in folder.glob("*.gch"):
             with host_log.suppress(OSError):
                 if not _is_complete(path):

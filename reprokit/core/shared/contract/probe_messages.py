@@ -20,6 +20,8 @@ class ServerSpec:
     """
     cache: str
     """The folder of Inductor's cache."""
+    imports: list[str] = field(default_factory=list)
+    """Import statements of the program, for libraries that each child would import again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,18 @@ class ServerReady:
     ready: bool = False
     threads: int = 0
     cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isolation:
+    """Where an isolated process runs, and what it may write."""
+
+    cwd: str
+    """Its working directory."""
+    path: str = ""
+    """The file of the program that it runs a changed copy of; empty for a module or ``-c``."""
+    own: list[str] = field(default_factory=list)
+    """Folders whose changes stay: those of its run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +71,8 @@ class ProbeRequest:
     memory_bytes: int = 0
     """The memory limit, above what the server itself uses."""
     file_bytes: int = 0
+    isolation: Isolation | None = None
+    """How the child is isolated from the machine; None if it is not."""
     openblas_threads: str | None = None
     """The user's OPENBLAS_NUM_THREADS."""
 

@@ -16,7 +16,9 @@ from reprokit.core.judge.stacks import frames, python_traceback
 from reprokit.core.records.dumps import Link
 from reprokit.core.shared import without_compile
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.minimize.proofs import stand_alone
+from reprokit.host.probe import isolated_runs
 from reprokit.host.probe.fresh_process import eager_program
 from reprokit.host.run import launch, run_directory
 from reprokit.host.system import (
@@ -61,6 +63,7 @@ class PlainRuns:
     file: Path
     folder: Path
     gpu: Mapping[str, Any] | None
+    isolation: Isolation | None = None
 
     def run(
         self,
@@ -135,7 +138,11 @@ class _Plain:
         self._began = time.monotonic()
         with self._stderr.open("wb") as stderr:
             self._child = subprocess.Popen(
-                [python, *words, str(file)],
+                isolated_runs.isolated_command(
+                    [python, *words, str(file)],
+                    isolated_runs.alone(runs.isolation, file.parent),
+                    folder,
+                ),
                 env=environ,
                 cwd=file.parent,
                 stdin=subprocess.DEVNULL,

@@ -177,7 +177,7 @@ def prove_program(
     deletion.delete_path(own_folder, inside=folder)
     own_folder.mkdir(parents=True)
     file = files.write_atomically(own_folder / run_names.REPRO_FILE, text)
-    plain_runs = PlainRuns(python, file, folder, limits.gpu)
+    plain_runs = PlainRuns(python, file, folder, limits.gpu, limits.isolation)
     kind = judged.verdict.kind
     limit_s = MIN_PLAIN_S + HEALTHY_MULTIPLE * judged.seconds
     if limits.is_slow:

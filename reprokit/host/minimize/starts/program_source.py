@@ -10,9 +10,9 @@ from pathlib import Path
 
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.observation import Missing, Observation
-from reprokit.core.reduce import safe_to_rerun
+from reprokit.core.reduce import entry_text
 from reprokit.core.reduce.ast_edits import is_main
-from reprokit.core.reduce.inline_modules import Unjoinable, join_modules
+from reprokit.core.reduce.inline_modules import ModuleSource, Unjoinable, join_modules
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import (
     ModelSplit,
@@ -22,8 +22,10 @@ from reprokit.core.shared.contract.events import (
     TransformersModel,
     Weights,
 )
+from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.source import entry_programs, process_group
 from reprokit.core.shared.zoo import ZOO
+from reprokit.host.probe import isolated_runs
 from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
@@ -42,6 +44,17 @@ class ProgramScript:
     """A description in one line."""
     is_graph: bool = False
     """True for a recorded graph, whose inputs are made anew."""
+
+
+@dataclass(frozen=True)
+class OwnSource:
+    """The program that the target is, as one text."""
+
+    text: str = ""
+    why_not: str = ""
+    """Why there is no text."""
+    isolation: Isolation | None = None
+    """How the program and changed copies of it run; None for a program of reprokit."""
 
 
 def find_program_script(
@@ -77,38 +90,42 @@ def find_program_script(
         )
     if graph:
         return ProgramScript(graph, GRAPH, is_graph=True), missing
-    script, why = _script(journals) if request.target.kind == "command" else ("", "")
-    if script:
-        return ProgramScript(script, "the script that the command ran"), missing
-    why = why or "the target is not one self-contained file"
+    script = _script(journals) if request.target.kind == "command" else OwnSource()
+    if script.text:
+        return ProgramScript(script.text, "the script that the command ran"), missing
+    why = script.why_not or "the target is not one self-contained file"
     missing.append(Missing(run_names.REPRO_FILE, f"no graph was recorded, and {why}"))
     return ProgramScript(), missing
 
 
-def own_source(request: Request, journals: Journals) -> tuple[str, str]:
-    """Return the target's source with the call that failed, or an empty text and why there is
-    none.
-    """
+def own_source(request: Request, journals: Journals) -> OwnSource:
+    """Return the target's source with the call that failed, or why there is none."""
     if request.target.kind == "command":
         return _script(journals)
     source, why = _source(request, journals)
-    return (_with_main(source, request, journals, needs_ranks=False), "") if source else ("", why)
+    if not source:
+        return OwnSource(why_not=why)
+    isolation = None
+    if request.target.kind in ("file", "module") and not isolated_runs.why_not_isolated():
+        path = request.target.place if request.target.kind == "file" else ""
+        isolation = Isolation(cwd=os.getcwd(), path=str(path))
+    return OwnSource(_with_main(source, request, journals, needs_ranks=False), "", isolation)
 
 
-def _script(journals: Journals) -> tuple[str, str]:
-    """Return the script that a command ran, or an empty text and why there is none.
+def _script(journals: Journals) -> OwnSource:
+    """Return the script that a command ran, or why there is none.
 
-    Only a script is used of which changed copies are harmless to run.
+    A command is not run again where it could change something, so its script runs isolated.
     """
     refused = ""
     processes = journals.events_of_type(Process)
     if not processes:
-        return "", "no process recorded its command line"
+        return OwnSource(why_not="no process recorded its command line")
     for process in processes:
         words, folder = process.argv, Path(process.cwd or ".")
         if not words:
             continue
-        index = _script_index(words)
+        cwd, index = folder, _script_index(words)
         module = words[index + 1] if words[index] == "-m" and index + 1 < len(words) else ""
         if module:
             index += 1
@@ -126,12 +143,13 @@ def _script(journals: Journals) -> tuple[str, str]:
             refused = refused or f"{path.name} has changed since it ran"
             continue
         text, why = _joined(path, folder, module)
-        if text and (why := safe_to_rerun.why_not_again(ast.parse(text))):
-            why = f"changed copies of {path.name} are not run without your consent: {why}"
+        if not why and (problem := isolated_runs.why_not_isolated()):
+            why = f"this machine cannot isolate changed copies of {path.name}: {problem}"
         if not why:
-            return safe_to_rerun.with_arguments(text, words[index + 1 :]), ""
+            text = entry_text.with_arguments(text, words[index + 1 :])
+            return OwnSource(text, "", Isolation(cwd=str(cwd), path=str(path)))
         refused = refused or why
-    return "", refused or "the command is not a Python script"
+    return OwnSource(why_not=refused or "the command is not a Python script")
 
 
 def _script_index(words: list[str]) -> int:
@@ -150,8 +168,8 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
     """Return a file and the user's files that it imports as one text, or why that is impossible."""
     roots = [folder, *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
 
-    def find_module(name: str) -> str | None:
-        if name.split(".")[0] in {*sys.stdlib_module_names, *safe_to_rerun.COMPILERS}:
+    def find_module(name: str) -> ModuleSource | None:
+        if name.split(".")[0] in {*sys.stdlib_module_names, *entry_text.COMPILERS}:
             return None
         for root in roots:
             for file in (
@@ -159,7 +177,7 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
                 root / name.replace(".", "/") / "__init__.py",
             ):
                 if file.is_file() and "site-packages" not in file.parts:
-                    return files.read_text(file)
+                    return ModuleSource(files.read_text(file), file.name == "__init__.py")
         return None
 
     try:
@@ -176,7 +194,7 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
         return journals.last_event_of_type(TransformersModel).script, "the model was not built"
     if target.kind == "zoo":
         path = (
-            Path(__file__).resolve().parents[2]
+            Path(__file__).resolve().parents[3]
             / "agent"
             / "models"
             / f"{ZOO[target.name].source}.py"
@@ -192,10 +210,7 @@ def _source(request: Request, journals: Journals) -> tuple[str, str]:
     text, why = _joined(path, path.parents[module.count(".")], module)
     if not text:
         return "", why
-    tree = ast.parse(text)
-    if foreign := safe_to_rerun.foreign_imports(tree):
-        return "", f"its source imports {', '.join(foreign[:6])}, so it is not self-contained"
-    return _without_main(text, tree), ""
+    return _without_main(text, ast.parse(text)), ""
 
 
 def _imports_torch(source: str) -> bool:
