@@ -118,8 +118,9 @@ if __name__ == "__main__":
 """
 
 
-def capture(*words: str | Path, **more: str) -> CallResult:
-    return reprokit("capture", "--json", *words, env=clean_environ(REPROKIT_MINIMIZE="1", **more))
+def capture(*words: str | Path, cwd: Path | None = None, **more: str) -> CallResult:
+    env = clean_environ(REPROKIT_MINIMIZE="1", **more)
+    return reprokit("capture", "--json", *words, env=env, cwd=cwd)
 
 
 def repro_of(done: CallResult) -> str:
@@ -356,20 +357,75 @@ def test_the_script_of_a_command_is_reduced_if_there_is_no_graph(
 
 
 @pytest.mark.real
-def test_a_script_that_writes_is_never_run_again(tmp_path: Path, write: Any) -> None:
-    """A user's training script writes files: it ran once, and no changed copy of it runs."""
+def test_a_script_that_writes_is_run_again_without_a_trace(tmp_path: Path, write: Any) -> None:
+    """Changed copies of a user's training script run, and what they write is only in memory."""
     runs = tmp_path / "runs.txt"
     script = TRAINING + f'\nopen("{runs}", "a").write("x")\n'
-    script = script.replace("if __name__", f'open("{runs}", "a").write("x")\nif __name__')
-    done = capture(
-        "--output-dir", tmp_path / "out", "--", sys.executable, write("train.py", script)
-    )
+    writes = f'open("{runs}", "a").write("x")\nopen("here.txt", "w").write("x")\nif __name__'
+    script = script.replace("if __name__", writes)
+    file = write("train.py", script)
+    done = capture("--output-dir", tmp_path / "out", "--", sys.executable, file, cwd=tmp_path)
     assert done.json["verdict"]["kind"] == "exception" and runs.read_text() == "x"
-    assert done.json["repro"] is None
-    assert any(
-        "train.py are not run without your consent: it uses .write" in row["why"]
-        for row in done.json["missing"]
-    )
+    assert done.json["repro"], done.json["unproven"]
+    assert "open" not in repro_of(done)
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "train.py", "runs.txt", "here.txt"}
+
+
+PROJECT = {
+    "net/__init__.py": "from .model import Forecaster\n",
+    "net/layers.py": (
+        'class Router:\n    def pick(self, x):\n        return "expert_%d" % x.argmax().item()\n'
+    ),
+    "net/model.py": (
+        "from dataclasses import dataclass\nimport torch\nfrom torch import nn\n"
+        "from .layers import Router\n\n@dataclass\nclass Output:\n    loss: torch.Tensor\n\n"
+        "class Forecaster(nn.Module):\n    def __init__(self, dim):\n        super().__init__()\n"
+        "        self.router, self.head = Router(), nn.Linear(dim, 4)\n\n"
+        "    def forward(self, x):\n        h = self.head(x)\n"
+        "        return Output((h * len(self.router.pick(h))).sum())\n"
+    ),
+    "train.py": (
+        "import argparse, json, os\nimport numpy as np\nimport torch\n"
+        "from torch.utils.data import DataLoader, TensorDataset\nfrom net import Forecaster\n\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--data')\n"
+        "args = parser.parse_args()\nconfig = json.load(open('config.json'))\n"
+        "rows = torch.from_numpy(np.load(args.data)).float()\n"
+        "loader = DataLoader(TensorDataset(rows), batch_size=config['batch'])\n"
+        "model = Forecaster(rows.shape[1])\n"
+        "model.load_state_dict(torch.load('model.pt'))\n"
+        "fast = torch.compile(model, fullgraph=True)\nos.makedirs('out', exist_ok=True)\n"
+        "for epoch in range(2):\n    for (x,) in loader:\n        out = fast(x)\n"
+        "        out.loss.backward()\n        torch.save(model.state_dict(), 'out/model.pt')\n"
+    ),
+    "make_data.py": (
+        "import json, numpy as np, torch\nfrom net import Forecaster\n"
+        "np.save('rows.npy', np.ones((32, 8)))\njson.dump({'batch': 4}, open('config.json', 'w'))\n"
+        "torch.save(Forecaster(8).state_dict(), 'model.pt')\n"
+    ),
+}
+
+
+@pytest.mark.real("the data of the program is made by torch")
+def test_a_project_becomes_one_program_without_its_data(tmp_path: Path, write: Any) -> None:
+    """A package that exports a name, data, a configuration and a checkpoint: the repro needs none
+    of them, and nothing is written to the project.
+    """
+    (tmp_path / "my project").mkdir()
+    for name, text in PROJECT.items():
+        (tmp_path / "my project" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "my project" / name).write_text(text)
+    home = tmp_path / "my project"
+    subprocess.run([sys.executable, "make_data.py"], cwd=home, check=True)
+    before = sorted(path for path in home.rglob("*") if "__pycache__" not in path.parts)
+    words = ("--", sys.executable, "train.py", "--data", "rows.npy")
+    done = capture("--output-dir", tmp_path / "out", *words, cwd=home)
+    assert done.json["repro"], done.json["missing"]
+    text, minimized = repro_of(done), done.json["minimized"]
+    assert minimized["level"] == "source" and minimized["proof"]["eager"] == "passes"
+    assert not re.search(r"numpy|load|argparse|json|open\(|import net", text), text
+    assert minimized["lines"] <= 16, text
+    after = sorted(path for path in home.rglob("*") if "__pycache__" not in path.parts)
+    assert set(after) - set(before) == {home / "out"}
 
 
 @pytest.mark.real("each check is a new process")

@@ -21,11 +21,12 @@ from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PART_P
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize import outside_values
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
-from reprokit.host.minimize.speculation import Answer
-from reprokit.host.minimize.starting_points import (
+from reprokit.host.minimize.speculation import Answer, has_failure
+from reprokit.host.minimize.starts.starting_points import (
     LEVEL_NAMES,
     SEEDS,
     StartingPoint,
@@ -45,7 +46,8 @@ MIN_HANG_DEADLINE_S = 4.0
 ENDLESS_S = 15.0
 """Seconds that a probe may take to trace one line until that counts as an endless loop."""
 MIN_PASS_S = 15.0
-"""Seconds that a compile may take after the phase of the failure."""
+"""Seconds that a probe may always take, if the failure is not a hang."""
+PASS_MULTIPLE = 2.5
 MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 SMALL_ROUND = 150
@@ -146,6 +148,8 @@ class Reducer:
                         # the reader sees that only Dynamo matters, and probes cost less
                         text = plain
                         oracle.require_words([*oracle.words, "backend="])
+                if start.level == "source":
+                    text = outside_values.replace_outside_values(text, oracle)
                 text = self._apply_passes(text)
                 is_done = True
                 self._settle_seed(text)
@@ -244,7 +248,8 @@ class Reducer:
         elif self._verdict.kind == "hang":
             self._limit(deadline_s=max(MIN_HANG_DEADLINE_S, HEALTHY_MULTIPLE * last.healthy_s))
         else:
-            self._limit(deadline_s=MIN_PASS_S + HEALTHY_MULTIPLE * last.seconds)
+            # a candidate that takes much longer, such as one with the default sizes, saves nothing
+            self._limit(deadline_s=max(MIN_PASS_S, PASS_MULTIPLE * last.seconds))
 
     def _cut(self, start: StartingPoint) -> str:
         """Return the smallest program of units of the graph that shows the failure.
@@ -389,11 +394,6 @@ def _reduce(
     edits = known.copy(text)
     reduced = step(text, lambda new: edits.shows_failure(new, lambda: has_failure(answer(new))))
     return reduced, edits
-
-
-def has_failure(answer: str) -> bool | None:
-    """Return True for a program with the failure, False for one that does not fail at all."""
-    return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)
 
 
 def _seeds(seeds: list[int]) -> str:

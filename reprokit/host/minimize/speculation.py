@@ -233,3 +233,8 @@ class _Ahead(Generic[R]):
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+
+def has_failure(answer: str) -> bool | None:
+    """Return True for a program with the failure, False for one that does not fail at all."""
+    return {same_failure.SAME: True, same_failure.PASSES: False}.get(answer)

@@ -247,6 +247,8 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
                 if not isinstance(a, ast.Starred) and not isinstance(a, ast.Constant)
             ),
         ]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Call, ast.Subscript)):
+        return [node.value, *_smaller(node.value)]
     if isinstance(node, ast.BinOp):
         return [s for s in (node.left, node.right) if not isinstance(s, ast.Constant)]
     if isinstance(node, ast.BoolOp):

@@ -1,0 +1,97 @@
+"""Describe the values that a program reads from outside, for ``core/reduce/origins.py``.
+
+A copy of the program calls it with each value. A description has metadata, and for plain values of
+Python their text. It is written as soon as it is known, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from ...core.shared.contract import run_names
+
+MAX_TEXT = 200
+MAX_ITEMS = 16
+_known: dict[Any, Any] = {}
+_counts: dict[int, int] = {}
+
+
+def value(number: int, one: Any) -> Any:
+    """Note a value, and return it."""
+    _note(("value", number), describe(one))
+    return one
+
+
+def iteration(number: int, **variables: Any) -> None:
+    """Note the variables of one iteration of a loop."""
+    count = _counts[number] = _counts.get(number, 0) + 1
+    for name, one in variables.items():
+        described = describe(one)
+        if type(one) is int and one == count - 1:
+            described = {"is_index": True}
+        _note(("loop", number, name), described)
+    _write({"what": "iterations", "number": number, "count": count})
+
+
+def describe(one: Any) -> dict[str, Any]:
+    """Return a description of a value; empty if no expression can make one like it."""
+    try:
+        return _description(one)
+    except Exception:  # such as a quantized tensor, which has no smallest value
+        return {}
+
+
+def _description(one: Any) -> dict[str, Any]:
+    if one is None or type(one) in (bool, int, float, str):
+        text = repr(one)
+        is_written = len(text) <= MAX_TEXT and text not in ("nan", "inf", "-inf")
+        return {"literal": text} if is_written else {}
+    if type(one) in (list, tuple) and len(one) <= MAX_ITEMS:
+        parts = [_description(part) for part in one]
+        if all("literal" in part for part in parts) and len(text := repr(one)) <= MAX_TEXT:
+            return {"literal": text}
+        return {}
+    torch = sys.modules["torch"]
+    if type(one) is torch.Tensor:
+        return _of_tensor(one, torch)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and type(one) is numpy.ndarray:
+        return {**_of_tensor(torch.from_numpy(one), torch), "is_array": True}
+    return {}
+
+
+def _of_tensor(one: Any, torch: Any) -> dict[str, Any]:
+    if one.layout is not torch.strided or one.dtype.is_complex or not one.numel():
+        return {}
+    described: dict[str, Any] = {
+        "shape": list(one.shape),
+        "dtype": str(one.dtype),
+        "is_float": one.dtype.is_floating_point,
+        "requires_grad": one.requires_grad and one.is_leaf,
+        "device": str(one.device),
+    }
+    if not one.dtype.is_floating_point and one.dtype != torch.bool:
+        low, high = int(one.min()), max(int(one.max()), 1)
+        # the values are the user's, but an index must stay valid
+        described["range"] = [min(low, 0), 1 << high.bit_length() - 1]
+    return described
+
+
+def _note(key: Any, described: dict[str, Any]) -> None:
+    if key not in _known:
+        _known[key] = described
+    elif _known[key] in (described, {}):
+        return
+    else:
+        described = _known[key] = {}  # it differs from one evaluation to the next
+    what, number, *name = key
+    _write({"what": what, "number": number, "name": "".join(name), "described": described})
+
+
+def _write(row: dict[str, Any]) -> None:
+    path = os.path.join(os.environ[run_names.RUN_DIR_VARIABLE], run_names.OUTSIDE_VALUES_FILE)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")

@@ -1,0 +1,290 @@
+"""Replace what a program reads from outside by literals and tensors of the same metadata.
+
+A value comes from outside if it depends on a module other than torch, or on a call that reads: a
+file, a data loader, a tokenizer, the command line. :func:`recording_program` makes a copy of a
+program that records such values, ``agent/serve/value_recorder.py`` describes them in a run, and
+:func:`replace_origins` tries to put constants in their place.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit.core.reduce.ast_edits import (
+    NO_PROGRAM,
+    Path,
+    Test,
+    node_at,
+    replace_node,
+    text_of,
+    walk_places,
+)
+
+RECORDER = "_reprokit_values"
+"""The name by which the copy of the program calls the recorder."""
+RECORDER_MODULE = "_reprokit.agent.serve.value_recorder"
+READERS = frozenset({"open", "input", "load", "from_file", "read", "DataLoader", "from_pretrained"})
+"""Names of functions whose results come from outside."""
+PLAIN = frozenset("torch math __future__ typing dataclasses functools collections".split())
+"""Modules that read nothing."""
+MAX_REPEATS = 64
+"""The most iterations of a loop over values from outside; a loop with more is not changed."""
+
+
+@dataclass(frozen=True)
+class RecordedValues:
+    """What a run of the recording program saw, by the number of the expression or the loop."""
+
+    values: Mapping[int, Mapping[str, Any]]
+    """The description of a value that was alike at each evaluation."""
+    loops: Mapping[int, tuple[int, Mapping[str, Mapping[str, Any]]]]
+    """The iterations of a loop, and the description of each variable that it assigns."""
+
+
+def recording_program(text: str) -> str:
+    """Return a copy of a program that records its values from outside; empty if it has none."""
+    tree = ast.parse(text)
+    names = _outside_names(tree)
+    loops = list(_loops(tree, names))
+    places = list(_expressions(tree, names))
+    if not places and not loops:
+        return ""
+    # the innermost first, and bodies of loops last, so that the paths stay valid
+    for number, path in reversed(list(enumerate(places))):
+        node = node_at(tree, path)
+        call = ast.Call(_recorder("value"), [ast.Constant(number), node], [])
+        replace_node(tree, path, [call])
+    for number, path in reversed(list(enumerate(loops))):
+        loop = node_at(tree, path)
+        rows = [ast.keyword(name, ast.Name(name, ast.Load())) for name in _assigned(loop.target)]
+        call = ast.Call(_recorder("iteration"), [ast.Constant(number)], rows)
+        loop.body.insert(0, ast.Expr(call))
+    head = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    package, _, module = RECORDER_MODULE.rpartition(".")
+    start = ast.ImportFrom(package, [ast.alias(module, RECORDER)], 0)
+    tree.body = [*head, start, *(n for n in tree.body if n not in head)]
+    return text_of(tree)
+
+
+def replace_origins(text: str, recorded: RecordedValues, test: Test) -> str:
+    """Return the program with as many of its values from outside replaced as ``test`` allows.
+
+    All of them are tried at once, then one after another, the loops and the outermost expressions
+    first.
+    """
+    tree = ast.parse(text)
+    names = _outside_names(tree)
+    edits: list[tuple[Path, ast.stmt | ast.expr]] = []
+    for number, path in enumerate(_loops(tree, names)):
+        if number in recorded.loops:
+            loop = _plain_loop(node_at(tree, path), recorded.loops[number])
+            edits += [(path, loop)] if loop is not None else []
+    for number, path in enumerate(_expressions(tree, names)):
+        if (value := _expression_of(recorded.values.get(number))) is not None:
+            edits.append((path, value))
+    kept: list[tuple[Path, ast.stmt | ast.expr]] = []
+    outer = [e for e in edits if not any(e[0] != o[0] and e[0][: len(o[0])] == o[0] for o in edits)]
+    if len(outer) > 1 and test(_with_edits(tree, outer)):
+        kept = outer
+    for edit in edits:
+        if any(edit[0][: len(path)] == path for path, _ in kept):
+            continue  # a larger expression was replaced
+        new = _with_edits(tree, [*kept, edit])
+        if new and test(new):
+            kept.append(edit)
+    return _with_edits(tree, kept) if kept else text
+
+
+def _with_edits(tree: ast.Module, edits: Sequence[tuple[Path, ast.stmt | ast.expr]]) -> str:
+    """Return the program with some nodes replaced; a loop keeps its old body, with later edits."""
+    changed = copy.deepcopy(tree)
+    try:
+        # inner places first: a loop is replaced around the changed body
+        for path, new in sorted(edits, key=lambda edit: len(edit[0]), reverse=True):
+            made = copy.deepcopy(new)
+            if isinstance(made, ast.For):
+                made.body += node_at(changed, path).body
+            replace_node(changed, path, [made])
+        return text_of(changed)
+    except NO_PROGRAM:
+        return ""
+
+
+def _recorder(name: str) -> ast.expr:
+    return ast.Attribute(ast.Name(RECORDER, ast.Load()), name, ast.Load())
+
+
+def _outside_names(tree: ast.Module) -> set[str]:
+    """Return the names whose values come from outside, or are made of such values.
+
+    The results of compiled functions are not among them.
+    """
+    names: set[str] = set(READERS)
+    compiled = _compiled_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {(a.asname or a.name).split(".")[0] for a in node.names if _is_outside(a.name)}
+        elif isinstance(node, ast.ImportFrom) and _is_outside(node.module or ""):
+            names |= {a.asname or a.name for a in node.names}
+    while True:
+        before = len(names)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and _is_from_outside(node.value, names):
+                if any(isinstance(n, ast.Name) and n.id in compiled for n in ast.walk(node.value)):
+                    continue
+                names |= {name for target in node.targets for name in _assigned(target)}
+            elif isinstance(node, (ast.For, ast.comprehension)) and _is_from_outside(
+                node.iter, names
+            ):
+                names |= set(_assigned(node.target))
+            elif isinstance(node, ast.withitem) and _is_from_outside(node.context_expr, names):
+                names |= set(_assigned(node.optional_vars or ast.Pass()))
+        for row in tree.body:
+            if (
+                isinstance(row, ast.FunctionDef)
+                and not row.decorator_list
+                and row.name not in compiled
+                and _is_from_outside(row, names)
+            ):
+                names.add(row.name)
+        if len(names) == before:
+            return names
+
+
+def _compiled_names(tree: ast.Module) -> set[str]:
+    """Return the names of functions that are compiled, and of the results of ``torch.compile``."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and "compile(" in ast.unparse(node.value):
+            found |= {name for target in node.targets for name in _assigned(target)}
+        elif isinstance(node, ast.FunctionDef) and any(
+            "compile" in ast.unparse(decorator) for decorator in node.decorator_list
+        ):
+            found.add(node.name)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile":
+            found |= {a.id for a in node.args if isinstance(a, ast.Name)}
+    return found
+
+
+def _is_outside(module: str) -> bool:
+    return module.split(".")[0] not in PLAIN or module.startswith("torch.utils.data")
+
+
+def _is_from_outside(node: ast.AST, names: set[str]) -> bool:
+    return any(
+        (isinstance(n, ast.Name) and n.id in names)
+        or (isinstance(n, ast.Attribute) and n.attr in READERS)
+        for n in ast.walk(node)
+    )
+
+
+def _assigned(target: ast.AST) -> list[str]:
+    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and n.id != "_"]
+
+
+def _loops(tree: ast.Module, names: set[str]) -> Iterator[Path]:
+    for path, node in _walk_uncompiled(tree):
+        if isinstance(node, ast.For) and not node.orelse and _is_from_outside(node.iter, names):
+            yield path
+
+
+def _expressions(tree: ast.Module, names: set[str]) -> Iterator[Path]:
+    """Yield the expressions that are computed from values from outside, the outermost first."""
+    for path, node in _walk_uncompiled(tree):
+        is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
+        if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            continue
+        is_place = path[-1][0] in ("func", "bases", "decorator_list")
+        is_place |= any(field in ("annotation", "returns", "optional_vars") for field, _ in path)
+        if not is_place and _is_from_outside(node, names):
+            yield path
+
+
+def _walk_uncompiled(tree: ast.Module) -> Iterator[tuple[Path, ast.AST]]:
+    """Yield the nodes outside of classes and compiled functions, each with its path."""
+    compiled = _compiled_names(tree)
+    skipped: list[Path] = []
+    for path, node in walk_places(tree):
+        is_function = isinstance(node, ast.FunctionDef) and (
+            node.name in compiled or node.decorator_list
+        )
+        if isinstance(node, ast.ClassDef) or is_function:
+            skipped.append(path)
+        if not any(path[: len(one)] == one for one in skipped):
+            yield path, node
+
+
+def _plain_loop(
+    loop: ast.For, recorded: tuple[int, Mapping[str, Mapping[str, Any]]]
+) -> ast.For | None:
+    """Return the start of a loop that assigns values like the recorded ones."""
+    count, variables = recorded
+    if not 0 < count <= MAX_REPEATS:
+        return None
+    target = "_"
+    rows: list[ast.stmt] = []
+    for name in _assigned(loop.target):
+        described = variables.get(name, {})
+        if described.get("is_index"):
+            target = name
+        elif (value := _expression_of(described)) is not None:
+            rows.append(ast.Assign([ast.Name(name, ast.Store())], value))
+        else:
+            return None
+    counted = ast.Call(ast.Name("range", ast.Load()), [ast.Constant(count)], [])
+    return ast.For(ast.Name(target, ast.Store()), counted, rows, [])
+
+
+def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
+    """Return what the recorder wrote; a later row about the same value replaces an earlier one."""
+    values: dict[int, Mapping[str, Any]] = {}
+    variables: dict[int, dict[str, Mapping[str, Any]]] = {}
+    counts: dict[int, int] = {}
+    for row in rows:
+        number = int(row["number"])
+        if row["what"] == "value":
+            values[number] = row["described"]
+        elif row["what"] == "loop":
+            variables.setdefault(number, {})[str(row["name"])] = row["described"]
+        else:
+            counts[number] = int(row["count"])
+    loops = {number: (count, variables.get(number, {})) for number, count in counts.items()}
+    return RecordedValues(values, loops)
+
+
+def _expression_of(described: Mapping[str, Any] | None) -> ast.expr | None:
+    """Return an expression for a value like the recorded one; None if it cannot be written."""
+    try:
+        text = _text_of(described or {})
+        return ast.parse(text, mode="eval").body if text else None
+    except NO_PROGRAM:  # the file may be cut
+        return None
+
+
+def _text_of(described: Mapping[str, Any]) -> str:
+    if "literal" in described:
+        return str(described["literal"])
+    if "shape" not in described:
+        return ""
+    shape = ", ".join(map(str, described["shape"])) or "()"
+    dtype = str(described["dtype"])
+    if described.get("is_float"):
+        kind = "" if dtype == "torch.float32" else f", dtype={dtype}"
+        text = f"torch.randn({shape}{kind})"
+    elif dtype == "torch.bool":
+        text = f"torch.ones({shape}, dtype=torch.bool)"
+    else:
+        shape = "".join(f"{n}, " for n in described["shape"])
+        low, high = described["range"]
+        text = f"torch.randint({low}, {high + 1}, ({shape}), dtype={dtype})"
+    if described.get("requires_grad"):
+        text += ".requires_grad_()"
+    if described.get("device", "cpu") != "cpu":
+        text += f".to({str(described['device'])!r})"
+    if described.get("is_array"):
+        text += ".numpy()"
+    return text

@@ -1,0 +1,52 @@
+"""Replace what a program reads from outside, so that it can run alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from reprokit.core.judge import same_failure
+from reprokit.core.reduce import ast_edits, origins
+from reprokit.core.shared.contract import run_names
+from reprokit.host.minimize.oracle import Oracle
+from reprokit.host.probe.client import ServerLost
+from reprokit.host.system import deletion, files, host_log
+
+RECORDING_S = 60.0
+"""The most seconds for the run in eager that records the values."""
+
+
+def replace_outside_values(text: str, oracle: Oracle) -> str:
+    """Return the program with constants in place of values from outside, if it still fails alike.
+
+    Raises:
+        BudgetExhausted: the budget ended.
+    """
+    oracle.status.trying = "which of its data it needs"
+    with host_log.suppress(*ast_edits.NO_PROGRAM):
+        recorded = _record_values(text, oracle)
+        if recorded is not None:
+            return oracle.search(
+                lambda answer: origins.replace_origins(
+                    text, recorded, lambda new: answer(new) == same_failure.SAME
+                )
+            )
+    return text
+
+
+def _record_values(text: str, oracle: Oracle) -> origins.RecordedValues | None:
+    """Run a program in eager, and return its values from outside; None if it has none."""
+    program = origins.recording_program(text)
+    if not program:
+        return None
+    server, folder = oracle.server, None
+    limits = dataclasses.replace(oracle.limits, deadline_s=RECORDING_S)
+    try:
+        _, folder = server.run_program(program, limits, is_eager=True)
+        rows = files.read_text(folder / run_names.OUTSIDE_VALUES_FILE).splitlines()
+        return origins.read_values(filter(None, map(files.parse_json_object, rows)))
+    except (ServerLost, *ast_edits.NO_PROGRAM) as problem:
+        host_log.log_ignored(problem)
+        return None
+    finally:
+        if folder is not None:
+            deletion.delete_path(folder, inside=server.folder)

@@ -1,0 +1,80 @@
+"""Values that a program reads from outside are described by metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from reprokit.agent.serve import value_recorder
+from reprokit.core.reduce import origins
+from reprokit.core.shared.contract import run_names
+
+
+def test_tensors_and_plain_values_are_described() -> None:
+    """A tensor has no values in its description; integers have a range in which an index stays
+    valid.
+    """
+    describe = value_recorder.describe
+    parameter = torch.randn(2, 3, requires_grad=True)
+    assert describe(torch.zeros(4)) == {
+        "shape": [4],
+        "dtype": "torch.float32",
+        "is_float": True,
+        "requires_grad": False,
+        "device": "cpu",
+    }
+    assert describe(parameter)["requires_grad"] and not describe(parameter * 2)["requires_grad"]
+    assert describe(np.zeros((2, 2)))["is_array"]
+    assert describe(torch.tensor([3, 100]))["range"] == [0, 64]
+    assert describe(torch.tensor([-5, 0]))["range"] == [-5, 1]
+    assert describe([1, None, "a"]) == {"literal": "[1, None, 'a']"}
+    assert describe(True) == {"literal": "True"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        float("nan"),
+        "x" * 1_000,
+        [object()],
+        list(range(100)),
+        torch.nn.Parameter(torch.zeros(2)),
+        torch.zeros(0),
+        torch.zeros(2, dtype=torch.complex64),
+        torch.zeros(2, 2).to_sparse(),
+        np.array(["text"]),
+    ],
+    ids=str,
+)
+def test_what_no_expression_makes_has_no_description(value: Any) -> None:
+    """Objects, long values, subclasses of a tensor and other layouts."""
+    assert value_recorder.describe(value) == {}
+
+
+def test_a_recording_program_records_its_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that differ between evaluations are not written; the variables of a loop are."""
+    monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(value_recorder, "_known", {})
+    monkeypatch.setattr(value_recorder, "_counts", {})
+    program = (
+        "import torch, json\n"
+        "size = json.loads('4')\n"
+        "for step, (x, name) in enumerate(zip(torch.arange(size * 3.0).split(size), json.loads('[1, 2, 3]'))):\n"
+        "    print(x, name, step)\n"
+    )
+    monkeypatch.setattr(origins, "RECORDER_MODULE", "reprokit.agent.serve.value_recorder")
+    exec(origins.recording_program(program), {})
+    rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
+    recorded = origins.read_values(rows)
+    count, variables = recorded.loops[0]
+    assert count == 3 and variables["step"] == {"is_index": True} and variables["name"] == {}
+    assert variables["x"]["shape"] == [4]
+    assert {"literal": "4"} in recorded.values.values()

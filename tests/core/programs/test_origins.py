@@ -1,0 +1,145 @@
+"""What a program reads from outside becomes a constant with the same metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from reprokit.core.reduce import origins
+
+TENSOR = {"shape": [8, 4], "dtype": "torch.float32", "is_float": True}
+INDICES = {"shape": [5], "dtype": "torch.int64", "is_float": False, "range": [0, 64]}
+PROGRAM = """
+import argparse
+import numpy as np
+import torch
+
+args = argparse.ArgumentParser().parse_args()
+raw = torch.from_numpy(np.load(args.data)).float()
+f = torch.compile(torch.sin)
+for step, x in enumerate(raw.split(args.size)):
+    y = f(x)
+    print(y.sum())
+"""
+
+
+def loop_of(count: int, **variables: dict[str, object]) -> origins.RecordedValues:
+    """Return the record of one loop."""
+    return origins.RecordedValues({}, {0: (count, variables)})
+
+
+def accept(*needed: str) -> Callable[[str], bool]:
+    """Return a predicate that holds for programs with all of these texts."""
+    return lambda text: all(word in text for word in needed)
+
+
+def test_a_loop_over_data_becomes_a_loop_over_tensors() -> None:
+    """The variables get values like the recorded ones, the index stays an index, and the files are
+    not read any more.
+    """
+    recorded = loop_of(3, step={"is_index": True}, x=TENSOR)
+    text = origins.replace_origins(PROGRAM, recorded, accept("f(x)"))
+    assert "for step in range(3):\n    x = torch.randn(8, 4)\n    y = f(x)" in text
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        (TENSOR, "torch.randn(8, 4)"),
+        ({**TENSOR, "dtype": "torch.float64"}, "torch.randn(8, 4, dtype=torch.float64)"),
+        ({**TENSOR, "requires_grad": True}, "torch.randn(8, 4).requires_grad_()"),
+        ({**TENSOR, "shape": []}, "torch.randn(())"),
+        ({**TENSOR, "is_array": True}, "torch.randn(8, 4).numpy()"),
+        ({**TENSOR, "device": "cuda:0"}, "torch.randn(8, 4).to('cuda:0')"),
+        (INDICES, "torch.randint(0, 65, (5,), dtype=torch.int64)"),
+        (
+            {"shape": [2, 3], "dtype": "torch.bool", "is_float": False},
+            "torch.ones(2, 3, dtype=torch.bool)",
+        ),
+        ({"literal": "'text'"}, "'text'"),
+        ({"literal": "[1, 2.5, None]"}, "[1, 2.5, None]"),
+    ],
+)
+def test_a_value_is_written_from_its_metadata(described: dict[str, object], expected: str) -> None:
+    """No value of the user's data is written, except plain Python values."""
+    program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
+    recorded = origins.RecordedValues({0: described}, {})
+    text = origins.replace_origins(program, recorded, accept("torch.compile"))
+    assert f"x = {expected}\n" in text
+
+
+@pytest.mark.parametrize("described", [None, {}, {"shape": [2]}, {"literal": "'a"}])
+def test_a_value_that_cannot_be_written_stays(described: dict[str, object] | None) -> None:
+    """An object, a value that differs from call to call, and damaged rows leave the program."""
+    program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
+    recorded = origins.RecordedValues({0: described} if described is not None else {}, {})
+    assert origins.replace_origins(program, recorded, lambda text: True) == program
+
+
+def test_only_what_the_failure_allows_is_replaced() -> None:
+    """If not all values at once, each is tried; what is inside of a replaced expression is not."""
+    program = "import torch, data\nx = data.a(data.b())\ny = data.c()\nf(x, y)\n"
+    tried: list[str] = []
+
+    def test(text: str) -> bool:
+        tried.append(text)
+        return "data.c()" in text
+
+    every = {number: {"literal": str(number)} for number in range(8)}
+    text = origins.replace_origins(program, origins.RecordedValues(every, {}), test)
+    assert "x = 0\n" in text and "y = data.c()" in text
+    assert not any("data.a(" in one and "data.b()" not in one for one in tried)
+
+
+def test_compiled_code_is_not_recorded() -> None:
+    """The recorder is called outside of classes and compiled functions, and not with their
+    results.
+    """
+    program = """
+from __future__ import annotations
+import json, torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * json.loads("2")
+@torch.compile
+def g(x):
+    return x + len(json.dumps(1))
+def read(path):
+    return torch.load(path)
+def main():
+    model = torch.compile(Model())
+    y = model(read("x"))
+    return y.sum() + g(y)
+main()
+"""
+    copy = origins.recording_program(program)
+    assert copy.startswith("from __future__ import annotations\n")
+    compiled = copy[copy.index("class Model") : copy.index("def read")]
+    assert origins.RECORDER not in compiled
+    assert f"model({origins.RECORDER}.value(" in copy and "y.sum()" in copy
+
+
+def test_a_program_of_torch_alone_has_nothing_to_record() -> None:
+    """No run is made for it."""
+    program = "import math, torch\nx = torch.randn(3)\ntorch.compile(torch.sin)(x * math.pi)\n"
+    assert origins.recording_program(program) == ""
+
+
+@pytest.mark.parametrize("count", [0, 65, 10_000])
+def test_a_loop_with_many_iterations_stays(count: int) -> None:
+    """A loop that did not run, or ran too often to be repeated in a repro, is not changed."""
+    recorded = loop_of(count, step={"is_index": True}, x=TENSOR)
+    assert origins.replace_origins(PROGRAM, recorded, lambda text: True) == PROGRAM
+
+
+def test_a_later_row_replaces_an_earlier_one() -> None:
+    """The recorder writes an empty description if a value differs from its first one."""
+    rows = [
+        {"what": "value", "number": 1, "described": {"literal": "1"}},
+        {"what": "value", "number": 1, "described": {}},
+        {"what": "iterations", "number": 0, "count": 1},
+        {"what": "iterations", "number": 0, "count": 2},
+    ]
+    recorded = origins.read_values(rows)
+    assert recorded.values == {1: {}} and recorded.loops == {0: (2, {})}
