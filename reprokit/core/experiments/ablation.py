@@ -189,16 +189,27 @@ class Ablation:
         before = BACKENDS[BACKENDS.index(first) - 1]
         return before if self.answer_of(before.name) == same_failure.PASSES else None
 
+    def differing_backend(self, other: Ablation) -> CompileVariant | None:
+        """Return the first backend that fails in one of the programs and passes in the other.
+
+        Steps without an answer, and those of one of them only, say nothing.
+        """
+        for variant in BACKENDS:
+            answers = {self.answer_of(variant.name), other.answer_of(variant.name)}
+            if answers == set(KNOWN_ANSWERS):
+                return variant
+        return None
+
     def difference(self, other: Ablation) -> str:
         """Return how the backends that fail differ from those of ``other``, as a clause; empty if
-        they do not. Steps without an answer, and those of one of them only, say nothing.
+        they do not.
         """
-        for step in self.steps:
-            theirs = other.answer_of(step.name)
-            if step.group == "backends" and {step.answer, theirs} == set(KNOWN_ANSWERS):
-                words = ("passes", "fails") if theirs == same_failure.SAME else ("fails", "passes")
-                return f"with {step.name} it {words[0]}, and the original {words[1]}"
-        return ""
+        variant = self.differing_backend(other)
+        if variant is None:
+            return ""
+        fails = other.answer_of(variant.name) == same_failure.SAME
+        words = ("passes", "fails") if fails else ("fails", "passes")
+        return f"with {variant.name} it {words[0]}, and the original {words[1]}"
 
     @property
     def needs(self) -> str:

@@ -15,6 +15,7 @@ from reprokit.core.experiments.ablation import (
     EAGER,
     KNOWN_ANSWERS,
     NOTHING_TRIED,
+    CompileVariant,
     ProgramAblation,
     faster_overrides,
     own_variants,
@@ -28,7 +29,7 @@ from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
-from reprokit.host.minimize.starting_points import StartingPoint
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.forked_child import run_in_forked_child
@@ -142,6 +143,8 @@ class LocationCheck:
         self._profile = profile
         self.why = ""
         """How the failure differs, as a clause."""
+        self.differs_with: CompileVariant | None = None
+        """A backend with which the program fails and the original passes, or the reverse."""
         self._limits = dataclasses.replace(limits, alone={})
         self._located: Observation | None = None
         self._answer = ""
@@ -194,7 +197,9 @@ class LocationCheck:
                 self._server, self._text, self._wanted, self._limits.relaxed(), self._python
             )
             with contextlib.closing(runner):
-                self.why = runner.run_variants(tried).difference(self._profile)
+                ablation = runner.run_variants(tried)
+            self.why = ablation.difference(self._profile)
+            self.differs_with = ablation.differing_backend(self._profile)
             self._answer = same_failure.OTHER if self.why else same_failure.SAME
         return dataclasses.replace(judged, answer=self._answer or judged.answer)
 

@@ -15,18 +15,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from reprokit.core.experiments.ablation import BACKENDS, CompileVariant
 from reprokit.core.judge import same_failure
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable, two_processes
+from reprokit.core.reduce.passes import statements
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize import cases, fail_by_itself, locate, reducer, starting_points
+from reprokit.host.minimize import cases, fail_by_itself, locate, reducer
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.proofs import proof
+from reprokit.host.minimize.starts import starting_points
 from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.system import deletion, files, host_log, interrupts, private_names
@@ -61,13 +64,14 @@ def minimize_case(
         return result
     began = time.monotonic()
     verdict = case.verdict
-    starts, redactor = cases.starting_points_of_case(case), private_names.get_redactor()
+    starts, redactor = _with_plain_backend(case), private_names.get_redactor()
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         limits = cases.probe_limits_of(case)
         oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.must_pass = case.profile.last_passing
+        oracle.way = cheapest_way(case)
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
@@ -102,6 +106,33 @@ def minimize_case(
     return result
 
 
+def _with_plain_backend(case: cases.MinimizeCase) -> list[starting_points.StartingPoint]:
+    """Return the starting points. If the original fails while it is traced with every backend, its
+    source is tried with the backend "eager" first.
+    """
+    starts = cases.starting_points_of_case(case)
+    if case.verdict.phase not in reducer.TRACED or case.profile.first_failing != BACKENDS[1]:
+        return starts
+    plain = [
+        dataclasses.replace(start, text=statements.with_backend(start.text, "eager"))
+        for start in starts
+        if start.graph is None
+    ]
+    index = next((n for n, start in enumerate(starts) if start.graph is None), 0)
+    return [*starts[:index], *plain, *starts[index:]]
+
+
+def cheapest_way(case: cases.MinimizeCase) -> CompileVariant | None:
+    """Return the backend with the least work with which the original fails; None for Inductor.
+
+    A program with a compiler of its own, and one whose failure shows while it is traced, are
+    compiled as they are.
+    """
+    first = case.profile.first_failing
+    is_usual = case.verdict.kind == "exception" and case.verdict.phase not in reducer.TRACED
+    return first if is_usual and first in BACKENDS[1:-1] else None
+
+
 def _until_proved(
     case: cases.MinimizeCase,
     job: reducer.Reducer,
@@ -115,7 +146,8 @@ def _until_proved(
     """Reduce the failure and prove the result.
 
     Repeat both, at most three times in all, when the fresh processes of the proof answer
-    differently from forked ones, or show that the failure is flaky.
+    differently from forked ones, or show that the failure is flaky, or when other backends fail
+    than with the original.
     """
     folder = case.run_path / FOLDER
     for _ in range(3):
@@ -133,7 +165,7 @@ def _until_proved(
         proves = time.monotonic()
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
-        oracle.limits = dataclasses.replace(usual, alone={})
+        oracle.limits, way, oracle.way = dataclasses.replace(usual, alone={}), oracle.way, None
         program = oracle.finish(
             fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
         )
@@ -157,24 +189,29 @@ def _until_proved(
                 break
         assert result.proof is not None
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
+        has_time = not is_budget_spent and time.monotonic() < job.ends
+        if (
+            confirm.is_elsewhere
+            and has_time
+            and oracle.keep_profile(confirm.differs_with, case.profile)
+        ):
+            oracle.limits, oracle.way = usual, way
+            result.text, result.proof = "", None
+            continue
         if confirm.is_elsewhere:
             result.notes.append(f"the smallest program has a different failure: {confirm.why}")
             break
         is_same = result.proof.answer == same_failure.SAME
         is_always = result.proof.hits == result.proof.runs and result.proof.tries == 1
         rate = (result.proof.hits + 1) / (result.proof.runs + result.proof.tries)
-        if (
-            is_budget_spent
-            or time.monotonic() > job.ends
-            or (is_same and (is_always or oracle.rate < 1.0))
-        ):
+        if not has_time or (is_same and (is_always or oracle.rate < 1.0)):
             oracle.rate = min(oracle.rate, rate) if is_same and result.proof.hits else oracle.rate
             break
         if is_same and kind_named(case.verdict.kind).is_silent and not result.proof.hits:
             break  # the program has no check of its own, and more runs do not add one
-        if not is_same and oracle.is_cold:
+        if not is_same and (oracle.is_cold or result.proof.needs):
             break
-        oracle.limits = usual
+        oracle.limits, oracle.way = usual, way
         if is_same:
             job.repeat_probes(rate)
         else:

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from reprokit.core.experiments.ablation import CompileVariant
+from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
@@ -30,6 +30,7 @@ from reprokit.host.minimize.candidate_text import (
     top_level_definitions,
     unknown_names,
 )
+from reprokit.host.minimize.known_answers import KnownAnswers
 from reprokit.host.minimize.speculation import Answer, Speculation
 from reprokit.host.probe.candidate import (
     UNCOMPILED_ROLES,
@@ -44,7 +45,7 @@ from reprokit.host.probe.candidate import (
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import deletion, files, host_log
+from reprokit.host.system import deletion, host_log
 from reprokit.host.system.progress import OperationStatus
 
 T = TypeVar("T")
@@ -97,10 +98,9 @@ class Oracle:
         self.finish: Callable[[str], str] = lambda text: text
         """Adds to each program what it needs to run alone, such as the writer of its cache."""
         self.on_same: Callable[[str], None] = lambda text: None
-        self._folder, self._server, self._show = folder, server, show
+        self._folder, self.server, self._show = folder, server, show
         self._is_eager_slow = self._runs_compiled_first = False
-        self._answers: dict[str, str] = {}
-        self._file: IO[str] | None = None
+        self._answers = KnownAnswers(folder / "probes.jsonl")
         self._restarts = 0
         self._unknown: set[str] = set()
         self.words: tuple[str, ...] = ()
@@ -110,13 +110,16 @@ class Oracle:
         """Each text that was examined, without its layout; None if it cannot show the failure."""
         self.must_pass: CompileVariant | None = None
         """How a program passes that has the failure, as the original does; None if not known."""
-        self._open()
+        self.must_fail: CompileVariant | None = None
+        """A way in which a program must fail too, after a result that failed only in ``way``."""
+        self.way: CompileVariant | None = None
+        """How candidates are compiled instead of as they say: the cheapest way that fails as the
+        original does.
+        """
 
     def close(self) -> None:
         """Close the file with the answers."""
-        if self._file is not None:
-            with host_log.suppress(OSError):
-                self._file.close()
+        self._answers.close()
 
     def show_progress(self, trying: str = "") -> None:
         """Show the status of the search, with a new part that is running if there is one."""
@@ -184,7 +187,7 @@ class Oracle:
             self._canonical[text] = self._canonical_text(text)
         canonical = self._canonical[text]
         key = self._key(canonical) if canonical is not None else ""
-        return key, self._answers.get(key) if key else core.OTHER
+        return key, self._answers.answer_of(key) if key else core.OTHER
 
     def _canonical_text(self, text: str) -> str | None:
         """Return a program without its layout; None if it cannot show the failure."""
@@ -214,31 +217,28 @@ class Oracle:
     def accept(self, text: str, key: str, result: ProbeResult | None) -> str:
         """Return the answer for a program, and note it. ``result`` is None if it was known."""
         self.status.answered += 1
-        answer = self._answers.get(key, core.OTHER)
+        answer = self._answers.answer_of(key) or core.OTHER
         if result is not None:
             answer = result.answer
-            if answer != core.UNRESOLVED:  # a program without an answer may be run again
-                self._answers[key] = answer
             self.last = result.last or self.last
             self.has_failed_eager = result.has_failed_eager
             self._is_eager_slow |= result.is_eager_slow
-            self._note(key, answer, text)
+            facts = {"lines": count_code_lines(text), "trying": self.status.trying}
+            if self.last is not None and answer == core.OTHER:
+                facts["title"] = self.last.signature.title[:200]
+            self._answers.note(key, answer, **facts)
         if answer == core.SAME:
             self.on_same(text)
         return answer
 
     def forget_answers(self, text: str = "") -> None:
         """Forget all answers, or that of ``text``, because programs now run in another way."""
-        if text:
-            self._answers.pop(self.examine(text)[0], None)
-            return
-        self._answers.clear()
-        self._write({"forget": True})
+        self._answers.forget(self.examine(text)[0] if text else "")
 
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
-        plain += self.must_pass.name if self.must_pass else ""
+        plain += "".join(f" {way.name}" for way in self._ways if way)
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
@@ -250,12 +250,33 @@ class Oracle:
             f"{self.last.answer}: {self.last.signature.title}" if self.last else "nothing was run"
         )
 
-    def _fails_elsewhere(self, text: str, cancelled: threading.Event | None) -> bool:
-        """Return whether a program fails in a way in which the original passes."""
-        if self.must_pass is None or self.is_cold or self.limits.compares:
+    def keep_profile(self, variant: CompileVariant | None, profile: ProgramAblation) -> bool:
+        """Require of each program that it fails with a backend if the original does. Return False
+        if that was required before.
+        """
+        if variant is None or variant in self._ways:
+            return False
+        if profile.answer_of(variant.name) == core.SAME:
+            self.must_fail = variant
+        else:
+            self.must_pass = variant
+        self.forget_answers()
+        return True
+
+    @property
+    def _ways(self) -> tuple[CompileVariant | None, ...]:
+        return self.must_pass, self.must_fail, self.way
+
+    def _has_other_profile(self, text: str, cancelled: threading.Event | None) -> bool:
+        """Return whether a program fails in a way in which the original passes, or the reverse."""
+        if self.is_cold or self.limits.compares:
             return False  # a location is checked for wrong results
-        judged = self._warm(text, False, cancelled=cancelled, overrides=self.must_pass.overrides)
-        return judged.answer == core.SAME
+        for way, fails in ((self.must_pass, False), (self.must_fail, True)):
+            if way is not None:
+                judged = self._warm(text, False, cancelled=cancelled, overrides=way.overrides)
+                if (judged.answer == core.SAME) != fails:
+                    return True
+        return False
 
     def run_once(
         self, text: str, is_eager: bool = False, cancelled: threading.Event | None = None
@@ -269,16 +290,16 @@ class Oracle:
                 lambda program, size: warm(program, False), text, self.wanted, self.limits
             )
         if is_eager or not self.limits.compares:
-            return warm(text, is_eager)
+            return warm(text, is_eager, overrides=self.way.overrides if self.way else None)
         name = f"{RESULTS_FOLDER}-{threading.get_ident()}"
-        results = self._server.folder / name  # of this thread, because several may probe
-        deletion.delete_path(results, inside=self._server.folder)
+        results = self.server.folder / name  # of this thread, because several may probe
+        deletion.delete_path(results, inside=self.server.folder)
         try:
             return judge_results(
                 lambda role: warm(text, role in UNCOMPILED_ROLES, role, results), self.wanted
             )
         finally:
-            deletion.delete_path(results, inside=self._server.folder)
+            deletion.delete_path(results, inside=self.server.folder)
 
     def probe(self, text: str, cancelled: threading.Event | None = None) -> ProbeResult:
         """Run a program as often as its answer needs: eager first, then compiled.
@@ -311,7 +332,7 @@ class Oracle:
                 raise BudgetExhausted
         if judged.answer == core.SAME and is_eager_slow and has_eager and fails_in_eager():
             return eager_result()
-        if judged.answer == core.SAME and self._fails_elsewhere(text, cancelled):
+        if judged.answer == core.SAME and self._has_other_profile(text, cancelled):
             judged = dataclasses.replace(judged, answer=core.OTHER)
         is_slow = eager is not None and eager.cpu_s > SLOW_EAGER_S
         return ProbeResult(judged.answer, judged, judged.has_failed_eager, is_slow)
@@ -329,7 +350,7 @@ class Oracle:
         left_s = max(self.ends - time.monotonic(), 0.1)
         limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
         try:
-            outcome, folder = self._server.run_program(
+            outcome, folder = self.server.run_program(
                 text,
                 limits,
                 is_eager,
@@ -341,7 +362,7 @@ class Oracle:
         except ServerLost as problem:
             if cancelled is not None:
                 raise  # the search runs the program again
-            if not is_repeated and self._server.at_once > 1:  # of a different program, perhaps
+            if not is_repeated and self.server.at_once > 1:  # of a different program, perhaps
                 return self._warm(text, is_eager, role, results, None, True, overrides)
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
@@ -356,7 +377,7 @@ class Oracle:
             request = candidate_request(folder / run_names.REPRO_FILE, self.python, self.limits)
             return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
         finally:
-            deletion.delete_path(folder, inside=self._server.folder)
+            deletion.delete_path(folder, inside=self.server.folder)
 
     def run_fresh(self, text: str, is_eager: bool = False) -> CandidateResult:
         """Run the program in a fresh process, and judge it."""
@@ -367,34 +388,3 @@ class Oracle:
             )
         finally:
             deletion.delete_path(folder, inside=self._folder)
-
-    def _open(self) -> None:
-        """Read the answers of an earlier reduction, and open the file to append to it."""
-        path = self._folder / "probes.jsonl"
-        for line in files.read_text(path).splitlines():
-            with host_log.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
-                row = json.loads(line)
-                if row.get("forget"):
-                    self._answers.clear()
-                elif row["answer"] in core.ANSWERS and row["answer"] != core.UNRESOLVED:
-                    self._answers[str(row["key"])] = row["answer"]
-        with host_log.suppress(OSError):
-            self._file = path.open("a", encoding="utf-8")
-
-    def _note(self, key: str, answer: str, text: str) -> None:
-        last = self.last
-        row: dict[str, object] = {
-            "key": key,
-            "answer": answer,
-            "lines": count_code_lines(text),
-            "trying": self.status.trying,
-        }
-        if last is not None and answer == core.OTHER:
-            row["title"] = last.signature.title[:200]
-        self._write(row)
-
-    def _write(self, row: dict[str, object]) -> None:
-        if self._file is not None:
-            with host_log.suppress(OSError):  # a full disk must not end the reduction
-                self._file.write(json.dumps(row) + "\n")
-                self._file.flush()
