@@ -50,7 +50,7 @@ def test_tensors_and_plain_values_are_described() -> None:
         torch.zeros(2, 2).to_sparse(),
         np.array(["text"]),
     ],
-    ids=str,
+    ids="object nan text objects list parameter empty complex sparse texts".split(),
 )
 def test_what_no_expression_makes_has_no_description(value: Any) -> None:
     """Objects, long values, subclasses of a tensor and other layouts."""
