@@ -12,7 +12,8 @@ import pytest
 
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Identity, Signature, Verdict
-from reprokit.host.minimize import fail_by_itself, oracle
+from reprokit.host.minimize import fail_by_itself
+from reprokit.host.minimize.answers import oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.probe import client
 from reprokit.host.probe.candidate import probe_limits_for

@@ -15,8 +15,8 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize import cases, locate, minimization
+from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import Oracle
 from reprokit.host.minimize.proofs.proof import Proof
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer

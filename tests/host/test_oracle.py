@@ -13,8 +13,8 @@ import pytest
 from reprokit.core.experiments.ablation import VARIANTS
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize import oracle as oracle_module
-from reprokit.host.minimize.oracle import MAX_RESTARTS, BudgetExhausted, Oracle
+from reprokit.host.minimize.answers import oracle as oracle_module
+from reprokit.host.minimize.answers.oracle import MAX_RESTARTS, BudgetExhausted, Oracle
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from tests.support.candidates import WANTED, ScriptedOracle, judged

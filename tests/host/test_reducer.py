@@ -11,8 +11,8 @@ import pytest
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.host.minimize.answers.oracle import BudgetExhausted
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import BudgetExhausted
 from reprokit.host.minimize.reducer import FLAKY_TRIES, Reducer
 from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits

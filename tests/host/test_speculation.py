@@ -18,7 +18,7 @@ from reprokit.core.judge.same_failure import OTHER, PASSES, SAME, UNRESOLVED
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.pass_table import PASSES as REDUCTION_PASSES
-from reprokit.host.minimize.speculation import Answer, Speculation
+from reprokit.host.minimize.answers.speculation import Answer, Speculation
 from tests.support.environments import ROOT, clean_environ
 from tests.support.examples import examples
 from tests.support.processes import restore_signals
@@ -189,7 +189,7 @@ def test_a_program_without_an_answer_is_probed_once_ahead() -> None:
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-from reprokit.host.minimize.speculation import Speculation
+from reprokit.host.minimize.answers.speculation import Speculation
 from reprokit.host.system import interrupts
 from tests.host.test_speculation import FakeOracle
 

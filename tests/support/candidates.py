@@ -15,7 +15,7 @@ from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.host.minimize.oracle import Oracle
+from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer
 

@@ -31,6 +31,8 @@ COMMAND_LINE = (
 )
 TORCH = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd")
 START_LIMIT_S = 300
+FOLDER = tempfile.gettempdir()
+"""Not the temporary folder of a test: its path may be too long for a socket."""
 
 
 def run_command_line(
@@ -67,7 +69,7 @@ class Server:
     """A server process and the folder of its socket."""
 
     def __init__(self, modules: Sequence[str], environ: Mapping[str, str]) -> None:
-        folder = tempfile.TemporaryDirectory(prefix="reprokit-server-")
+        folder = tempfile.TemporaryDirectory(prefix="reprokit-server-", dir=FOLDER)
         self.path = os.path.join(folder.name, "socket")
         command = [sys.executable, "-m", "tests.support.fork_server", self.path, *modules]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, env=dict(environ))

@@ -24,8 +24,8 @@ from reprokit.core.judge import same_failure
 from reprokit.core.reduce import subsets
 from reprokit.core.reduce.graphs import subgraph
 from reprokit.host.minimize import cases
-from reprokit.host.minimize.oracle import Oracle
-from reprokit.host.minimize.speculation import has_failure
+from reprokit.host.minimize.answers.oracle import Oracle
+from reprokit.host.minimize.answers.speculation import has_failure
 from reprokit.host.minimize.starts.starting_points import StartingPoint, hinted_units
 from reprokit.host.pack import reopen
 from reprokit.host.run import run_directory

@@ -21,7 +21,7 @@ from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.passes import statements
 from reprokit.host.minimize import cases
-from reprokit.host.minimize.speculation import has_failure
+from reprokit.host.minimize.answers.speculation import has_failure
 from reprokit.host.minimize.starts.starting_points import StartingPoint
 
 from ...cases.minimization_cases import FAILURES

@@ -9,8 +9,8 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.reduce import assertions, readable, sized_program
 from reprokit.core.shared import result_comparison
+from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import Oracle
 from reprokit.host.minimize.proofs import proven
 
 

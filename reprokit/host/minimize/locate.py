@@ -28,7 +28,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
+from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost

@@ -25,9 +25,9 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import cases, fail_by_itself, locate, reducer
+from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.proofs import proof
 from reprokit.host.minimize.starts import starting_points
 from reprokit.host.probe.candidate import CandidateResult
@@ -197,6 +197,7 @@ def _until_proved(
         ):
             oracle.limits, oracle.way = usual, way
             result.text, result.proof = "", None
+            starts = [*job.best_with_profile(), *starts]
             continue
         if confirm.is_elsewhere:
             result.notes.append(f"the smallest program has a different failure: {confirm.why}")

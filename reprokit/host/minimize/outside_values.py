@@ -7,7 +7,7 @@ import dataclasses
 from reprokit.core.judge import same_failure
 from reprokit.core.reduce import ast_edits, origins
 from reprokit.core.shared.contract import run_names
-from reprokit.host.minimize.oracle import Oracle
+from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import deletion, files, host_log
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce import assertions, ast_edits, readable, subsets
-from reprokit.core.reduce.edit_memory import EditMemory
+from reprokit.core.reduce import assertions, readable, subsets
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
-from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
 from reprokit.core.reduce.passes import statements
-from reprokit.core.shared import cuts
-from reprokit.core.shared.errors import BadInput
-from reprokit.host.minimize import outside_values
+from reprokit.host.minimize import apply_passes, outside_values
+from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
+from reprokit.host.minimize.answers.speculation import Answer, has_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
-from reprokit.host.minimize.oracle import BudgetExhausted, Oracle
-from reprokit.host.minimize.speculation import Answer, has_failure
 from reprokit.host.minimize.starts.starting_points import (
     LEVEL_NAMES,
     SEEDS,
@@ -33,7 +28,6 @@ from reprokit.host.minimize.starts.starting_points import (
     hinted_units,
     with_seeds,
 )
-from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import files, host_log
 
 TRACED = frozenset({"dynamo-trace", "guards"})
@@ -50,10 +44,6 @@ MIN_PASS_S = 15.0
 PASS_MULTIPLE = 2.5
 MIN_DEADLINE_S = 60.0
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
-SMALL_ROUND = 150
-"""A round of passes with at most this number of candidates is always repeated."""
-ANSWERS_PER_LINE = 100
-"""Candidates of a larger round for each line that it is expected to save."""
 USUAL_RANGE = "torch.randint(0, 2, "
 
 
@@ -76,6 +66,8 @@ class Reducer:
         self._has_too_many_values = False
         """The program has more recorded values than may leave the machine."""
         self._passing: set[str] = set()
+        self._bests: list[StartingPoint] = []
+        """The best programs so far, each smaller than the one before."""
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
         self.began, self.ends = time.monotonic(), float("inf")
@@ -96,6 +88,7 @@ class Reducer:
         result = self._result
         result.text, result.proof, result.depends_on = text, None, list(self._depends_on)
         result.level = self._graph_level if is_valued else self._level
+        self._bests.append(StartingPoint(self._level, text))
         self._oracle.status.lines = count_code_lines(text)
         with host_log.suppress(OSError):
             files.write_atomically(self._folder / "best.py", text)
@@ -103,6 +96,21 @@ class Reducer:
             result.first_s = round(time.monotonic() - self.began, 1)
             lines = f"{self._oracle.status.lines} lines"
             self._say(f"a program of {lines} shows it and is reduced: {self._folder / 'best.py'}")
+
+    def best_with_profile(self) -> list[StartingPoint]:
+        """Return the smallest of the best programs so far that fails as is now required; none if
+        the first one does not, or the budget ended.
+
+        A reduction loses such a property at one step, so a search by halves finds the last one.
+        """
+        low, high = 0, len(self._bests)
+        self._oracle.ends = self.ends
+        with host_log.suppress(BudgetExhausted):
+            while low < high:
+                middle = (low + high) // 2
+                is_kept = self._oracle.shows_failure(self._bests[middle].text)
+                low, high = (middle + 1, high) if is_kept else (low, middle)
+        return self._bests[low - 1 : low] if low else []
 
     def reduce_from(self, starts: list[StartingPoint]) -> None:
         """Reduce each starting point, and keep the best program.
@@ -150,7 +158,7 @@ class Reducer:
                         oracle.require_words([*oracle.words, "backend="])
                 if start.level == "source":
                     text = outside_values.replace_outside_values(text, oracle)
-                text = self._apply_passes(text)
+                text = apply_passes.apply_passes(text, oracle, self._note)
                 is_done = True
                 self._settle_seed(text)
             if is_done or oracle.is_cold or oracle.rate < 1.0:
@@ -341,59 +349,6 @@ class Reducer:
                 f" {_seeds(failing)} and not with {_seeds(passing)}."
             )
             self._replace_best(text if is_seeded else readable.with_seed(text, failing[0]))
-
-    def _apply_passes(self, text: str) -> str:
-        """Apply the passes until none changes the program, and then those over its names."""
-        over = functools.partial(self._pass_over, edits=EditMemory())
-
-        def without_lines(text: str) -> str:
-            return self._repeat(text, lambda text: over(text, PASSES))
-
-        def without_parts(text: str) -> str:
-            return self._repeat(text, lambda text: over(without_lines(text), PART_PASSES))
-
-        text = self._repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
-        return over(text, NAMING_PASSES)
-
-    def _repeat(self, text: str, step: Callable[[str], str]) -> str:
-        """Apply a step until it changes nothing, or is not expected to save enough for its work.
-
-        It is expected to save half of the lines that it saved before, for as many answers. Answers
-        count instead of seconds, so that the repro does not depend on the machine.
-        """
-        while True:
-            before, asked = text, self._oracle.status.answered
-            text = step(text)
-            asked = self._oracle.status.answered - asked
-            saved = count_code_lines(before) - count_code_lines(text)
-            if text == before:
-                return text
-            if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
-                self._note(f"a round of {asked} candidates saved {saved} lines, so this loop ended")
-                return text
-
-    def _pass_over(self, text: str, passes: Sequence[Pass], edits: EditMemory) -> str:
-        """Apply every pass once; a pass that raises leaves the program as it was."""
-        for name, step in passes:
-            self._oracle.status.trying = name
-            try:
-                text, known = self._oracle.search(functools.partial(_reduce, step, text, edits))
-                edits.update(known)
-            except (BudgetExhausted, BadInput, ServerLost, OSError):
-                raise
-            except Exception as problem:
-                why = f"{name} could not be tried, by a defect of reprokit: {problem!r}"
-                self._result.notes.append(cuts.cut_head(why, 300))
-        return text
-
-
-def _reduce(
-    step: Callable[[str, ast_edits.Test], str], text: str, known: EditMemory, answer: Answer
-) -> tuple[str, EditMemory]:
-    """Return what one pass makes of a program, and the edits that are known afterwards."""
-    edits = known.copy(text)
-    reduced = step(text, lambda new: edits.shows_failure(new, lambda: has_failure(answer(new))))
-    return reduced, edits
 
 
 def _seeds(seeds: list[int]) -> str:

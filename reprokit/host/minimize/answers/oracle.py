@@ -24,14 +24,14 @@ from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.answers.known_answers import KnownAnswers
+from reprokit.host.minimize.answers.speculation import Answer, Speculation
 from reprokit.host.minimize.candidate_text import (
     count_code_lines,
     parse_program,
     top_level_definitions,
     unknown_names,
 )
-from reprokit.host.minimize.known_answers import KnownAnswers
-from reprokit.host.minimize.speculation import Answer, Speculation
 from reprokit.host.probe.candidate import (
     UNCOMPILED_ROLES,
     CandidateResult,

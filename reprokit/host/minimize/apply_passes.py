@@ -1,0 +1,94 @@
+"""Apply the reduction passes to one program, until none of them changes it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from reprokit.core.reduce import ast_edits
+from reprokit.core.reduce.edit_memory import EditMemory
+from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
+from reprokit.core.shared import cuts
+from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
+from reprokit.host.minimize.answers.speculation import Answer, has_failure
+from reprokit.host.minimize.candidate_text import count_code_lines
+from reprokit.host.probe.client import ServerLost
+
+SMALL_ROUND = 150
+"""A round of passes with at most this number of candidates is always repeated."""
+ANSWERS_PER_LINE = 100
+"""Candidates of a larger round for each line that it is expected to save."""
+
+
+def apply_passes(text: str, oracle: Oracle, note: Callable[[str], None]) -> str:
+    """Apply the passes until none changes the program, and then those over its names.
+
+    ``note`` gets what could not be done.
+
+    Raises:
+        BudgetExhausted: the budget ended.
+    """
+    over = functools.partial(_pass_over, oracle=oracle, note=note, edits=EditMemory())
+
+    def repeat(text: str, step: Callable[[str], str]) -> str:
+        return _repeat(text, step, oracle, note)
+
+    def without_lines(text: str) -> str:
+        return repeat(text, lambda text: over(text, PASSES))
+
+    def without_parts(text: str) -> str:
+        return repeat(text, lambda text: over(without_lines(text), PART_PASSES))
+
+    text = repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
+    return over(text, NAMING_PASSES)
+
+
+def _repeat(
+    text: str, step: Callable[[str], str], oracle: Oracle, note: Callable[[str], None]
+) -> str:
+    """Apply a step until it changes nothing, or is not expected to save enough for its work.
+
+    It is expected to save half of the lines that it saved before, for as many answers. Answers
+    count instead of seconds, so that the repro does not depend on the machine.
+    """
+    while True:
+        before, asked = text, oracle.status.answered
+        text = step(text)
+        asked = oracle.status.answered - asked
+        saved = count_code_lines(before) - count_code_lines(text)
+        if text == before:
+            return text
+        if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
+            note(f"a round of {asked} candidates saved {saved} lines, so this loop ended")
+            return text
+
+
+def _pass_over(
+    text: str,
+    passes: Sequence[Pass],
+    oracle: Oracle,
+    note: Callable[[str], None],
+    edits: EditMemory,
+) -> str:
+    """Apply every pass once; a pass that raises leaves the program as it was."""
+    for name, step in passes:
+        oracle.status.trying = name
+        try:
+            text, known = oracle.search(functools.partial(_reduce, step, text, edits))
+            edits.update(known)
+        except (BudgetExhausted, BadInput, ServerLost, OSError):
+            raise
+        except Exception as problem:
+            why = f"{name} could not be tried, by a defect of reprokit: {problem!r}"
+            note(cuts.cut_head(why, 300))
+    return text
+
+
+def _reduce(
+    step: Callable[[str, ast_edits.Test], str], text: str, known: EditMemory, answer: Answer
+) -> tuple[str, EditMemory]:
+    """Return what one pass makes of a program, and the edits that are known afterwards."""
+    edits = known.copy(text)
+    reduced = step(text, lambda new: edits.shows_failure(new, lambda: has_failure(answer(new))))
+    return reduced, edits
