@@ -10,7 +10,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from reprokit.core.experiments.ablation import VARIANTS
+from reprokit.core.experiments.ablation import (
+    VARIANTS,
+    AblationStep,
+    CompileVariant,
+    ProgramAblation,
+)
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers import oracle as oracle_module
@@ -140,3 +145,52 @@ def test_a_program_that_fails_where_the_original_passes_has_a_different_failure(
         oracle.must_pass = next(v for v in VARIANTS if v.name == 'backend="aot_eager"')
         assert oracle.answer_for(PROGRAM) == answer
     assert used == [{"compile": {"backend": "aot_eager"}}]
+
+
+def variant(name: str) -> CompileVariant:
+    """Return the way to compile with a backend."""
+    return next(v for v in VARIANTS if v.name == f'backend="{name}"')
+
+
+def profile(**answers: str) -> ProgramAblation:
+    """Return an ablation with the answers of some backends."""
+    steps = (
+        AblationStep(f'backend="{name}"', "backends", one, "", "") for name, one in answers.items()
+    )
+    return ProgramAblation(tuple(steps))
+
+
+def test_a_program_keeps_the_backends_with_which_the_original_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backend that differed once is compared for each later program, and once is enough."""
+    original = profile(eager=same_failure.SAME, aot_eager=same_failure.SAME)
+    oracle = ScriptedOracle(tmp_path, lambda text: same_failure.SAME)
+    answers = iter([same_failure.PASSES, same_failure.SAME])
+    monkeypatch.setattr(oracle, "_warm", lambda *_, **more: judged(next(answers)))
+    with contextlib.closing(oracle):
+        assert oracle.answer_for(PROGRAM) == same_failure.SAME
+        assert not oracle.keep_profile(None, original)
+        assert oracle.keep_profile(variant("aot_eager"), original)
+        assert not oracle.keep_profile(variant("aot_eager"), original)
+        assert oracle.answer_for(PROGRAM) == same_failure.OTHER  # the known answer is forgotten
+        assert oracle.answer_for(f"{PROGRAM}# more\nx = 1\n") == same_failure.SAME
+
+
+def test_candidates_are_compiled_in_the_cheapest_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The eager run stays as it is."""
+    oracle, _ = oracle_of(tmp_path)
+    used = []
+
+    def warm(text: str, is_eager: bool, **more: Any) -> CandidateResult:
+        used.append((is_eager, more["overrides"]))
+        return judged(same_failure.SAME)
+
+    monkeypatch.setattr(oracle, "_warm", warm)
+    oracle.way = variant("aot_eager")
+    with contextlib.closing(oracle):
+        oracle.run_once(PROGRAM)
+        oracle.run_once(PROGRAM, is_eager=True)
+    assert used == [(False, {"compile": {"backend": "aot_eager"}}), (True, None)]

@@ -169,3 +169,24 @@ def test_the_end_of_the_budget_ends_a_pass(tmp_path: Path) -> None:
     with contextlib.closing(oracle), pytest.raises(BudgetExhausted):
         job.reduce_from([StartingPoint("source", PROGRAM)])
     assert result.text == PROGRAM and not result.notes
+
+
+def test_a_lost_property_is_searched_for_by_halves(tmp_path: Path) -> None:
+    """The smallest program that still has it is the start of the next reduction; with none, there
+    is no such start.
+    """
+    rows = [f"x{number} = {number}\n" for number in range(12)]
+    head, call = "import torch\n", "torch.compile(torch.relu)(torch.ones(2))\n"
+    needed = ["x5 = 5"]
+    oracle = ScriptedOracle(tmp_path, lambda text: SAME if needed[0] in text else OTHER)
+    verdict = Verdict("exception", "lowering", "KeyError", "KeyError was raised.")
+    job = Reducer(oracle, MinimizeResult(), tmp_path, verdict, Observation(), lambda line: None)
+    texts = [head + "".join(rows[number:]) + call for number in range(12)]
+    for text in texts:
+        job.keep_best(text)
+    with contextlib.closing(oracle):
+        assert [start.text for start in job.best_with_profile()] == [texts[5]]
+        assert len(oracle.ran) <= 4
+        needed[0] = "nothing has this"
+        oracle.forget_answers()
+        assert job.best_with_profile() == []

@@ -290,7 +290,8 @@ class Oracle:
                 lambda program, size: warm(program, False), text, self.wanted, self.limits
             )
         if is_eager or not self.limits.compares:
-            return warm(text, is_eager, overrides=self.way.overrides if self.way else None)
+            way = None if is_eager else self.way
+            return warm(text, is_eager, overrides=way.overrides if way else None)
         name = f"{RESULTS_FOLDER}-{threading.get_ident()}"
         results = self.server.folder / name  # of this thread, because several may probe
         deletion.delete_path(results, inside=self.server.folder)
