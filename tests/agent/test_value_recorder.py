@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from reprokit.agent.serve import value_recorder
-from reprokit.core.reduce import origins
+from reprokit.core.reduce.project import origins
 from reprokit.core.shared.contract import run_names
 
 

@@ -1,4 +1,4 @@
-"""Describe the values that a program reads from outside, for ``core/reduce/origins.py``.
+"""Describe the values that a program reads from outside, for ``core/reduce/project/origins.py``.
 
 A copy of the program calls it with each value. A description has metadata, and for plain values of
 Python their text. It is written as soon as it is known, one JSON object a line.

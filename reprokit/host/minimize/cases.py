@@ -16,7 +16,8 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
-from reprokit.core.reduce import entry_text, two_processes
+from reprokit.core.reduce import two_processes
+from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from reprokit.core.judge import same_failure
-from reprokit.core.reduce import ast_edits, origins
+from reprokit.core.reduce import ast_edits
+from reprokit.core.reduce.project import origins
 from reprokit.core.shared.contract import run_names
 from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.probe.client import ServerLost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.core.reduce import entry_text
+from reprokit.core.reduce.project import entry_text
 
 
 def test_a_script_carries_its_command_line() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reprokit.core.reduce.inline_modules import ModuleSource, Unjoinable, join_modules
+from reprokit.core.reduce.project.inline_modules import ModuleSource, Unjoinable, join_modules
 
 FILES = {
     "net": (
@@ -91,6 +91,45 @@ def test_a_package_exports_names_of_its_modules(exports: str) -> None:
     }
     assert output_of("from pkg import Model\nprint(Model.size)\n", files) == "10"
     assert output_of("import pkg\nprint(pkg.Model.size)\n", files) == "10"
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "import importlib\nModel = importlib.import_module('net').Model\n",
+        "from importlib import import_module\nnet = import_module('net')\nModel = net.Model\n",
+        "net = __import__('net')\nModel = getattr(net, 'Model')\n",
+        "import runpy\nModel = runpy.run_path('net.py')['Model']\n",
+        "import runpy, pathlib\nHERE = pathlib.Path('.')\n"
+        "names = runpy.run_path(str(HERE / 'net.py'))\nModel = names['Model']\n",
+        "import runpy\ndef load():\n    names = runpy.run_path('./net.py')\n"
+        "    return names.get('Model')\nModel = load()\n",
+        "import importlib.util, sys\nspec = importlib.util.spec_from_file_location('n', 'net.py')\n"
+        "net = importlib.util.module_from_spec(spec)\nsys.modules['n'] = net\n"
+        "spec.loader.exec_module(net)\nModel = net.Model\n",
+        "exec(open('net.py').read())\n",
+        "from pathlib import Path\nexec(compile(Path('net.py').read_text(), 'net.py', 'exec'))\n",
+        "import importlib\nModel = importlib.import_module('pkg.deep').Model\n",
+        "import runpy, os\nModel = runpy.run_path(os.path.join('pkg', 'deep.py'))['Model']\n",
+    ],
+)
+def test_a_file_that_is_loaded_at_run_time_is_joined(loads: str) -> None:
+    """Its name is a text in the program: the joined program loads no file."""
+    net = "SIZE = 5\nclass Model:\n    size = SIZE * 2\nif __name__ == '__main__':\n    1 / 0\n"
+    files = {"net": net, "pkg": "", "pkg.deep": net}
+    text = f"{loads}print(Model.size)\n"
+    assert output_of(text, files) == "10"
+    joined = join_modules(text, find_in(files))
+    assert "net.py" not in joined and "'net'" not in joined and "deep" not in joined
+
+
+def test_a_file_that_no_text_names_stays_loaded() -> None:
+    """A computed name, a library and data are loaded as before."""
+    text = (
+        "import importlib, runpy, sys\nname = 'ma' + 'th'\nmath = importlib.import_module(name)\n"
+        "json = importlib.import_module('json')\nexec('x = 3')\nprint(math.floor(2.5), x)\n"
+    )
+    assert join_modules(text, find_in({"net": ""})) == text
 
 
 def test_a_program_of_one_file_stays_as_it_is() -> None:

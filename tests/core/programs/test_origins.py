@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reprokit.core.reduce import origins
+from reprokit.core.reduce.project import origins
 
 TENSOR = {"shape": [8, 4], "dtype": "torch.float32", "is_float": True}
 INDICES = {"shape": [5], "dtype": "torch.int64", "is_float": False, "range": [0, 64]}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.observation import Missing, Observation
-from reprokit.core.reduce import entry_text
 from reprokit.core.reduce.ast_edits import is_main
-from reprokit.core.reduce.inline_modules import ModuleSource, Unjoinable, join_modules
+from reprokit.core.reduce.project import entry_text
+from reprokit.core.reduce.project.inline_modules import ModuleSource, Unjoinable, join_modules
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import (
     ModelSplit,

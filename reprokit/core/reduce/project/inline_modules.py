@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reprokit.core.reduce.ast_edits import is_main
+from reprokit.core.reduce.project.dynamic_imports import with_plain_imports
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ def join_modules(text: str, find: Find, module: str = "") -> str:
     ``module`` is the dotted name of the program itself, if it is in a package.
     """
     joiner = _Joiner(find)
-    tree = ast.parse(text)
-    body = joiner.rewrite_module(tree, module)
+    body = joiner.rewrite_module(joiner.parse(text), module)
     if not joiner.exported:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]
@@ -56,6 +56,10 @@ class _Joiner:
         self.exported: dict[str, dict[str, str]] = {}
         """Module -> its names -> their names in the joined file."""
         self._taken: dict[str, str] = {}
+
+    def parse(self, text: str) -> ast.Module:
+        """Return the tree of one file, in which own files are loaded by imports only."""
+        return with_plain_imports(ast.parse(text), lambda name: self._find(name) is not None)
 
     def rewrite_module(
         self, tree: ast.Module, module: str, is_package: bool = False
@@ -81,7 +85,7 @@ class _Joiner:
         if len(self.exported) >= MAX_FILES:
             raise Unjoinable(f"the program has more than {MAX_FILES} files")
         names = self.exported[module] = {}
-        tree = ast.parse(source.text)
+        tree = self.parse(source.text)
         tree.body = [n for n in tree.body if not _is_main_or_words(n)]
         body = self.rewrite_module(tree, module, source.is_package)
         for name, row in _assigned_names(body):
