@@ -47,6 +47,13 @@ class ValueFacts(TypedDict, total=False):
     layout: str
     requires_grad: bool
     is_parameter: bool
+    is_computed: bool
+    """An input that requires a gradient and is no leaf: it may be changed in place."""
+    is_zero: bool
+    """An input without memory, all of whose elements are zero."""
+    is_conjugate: bool
+    is_negative: bool
+    """An input whose elements are to be conjugated or negated when they are read."""
     symbol: str
     value: float | None
     type: str
@@ -61,9 +68,25 @@ def describe_inputs(
     traced = [n.meta.get("example_value", n.meta.get("val")) for n in placeholders]
     traced += [None] * (len(example_inputs) - len(traced))
     return [
-        describe_input(value, as_traced, definitions)
+        {**describe_input(value, as_traced, definitions), **_input_facts(value)}
         for value, as_traced in zip(example_inputs, traced, strict=False)
     ]
+
+
+def _input_facts(value: object) -> ValueFacts:
+    """Return what only an input has, and not a value that is cut off: how it was made."""
+    import torch
+
+    if type(value) not in (torch.Tensor, torch._subclasses.FakeTensor):
+        return {}
+    assert isinstance(value, torch.Tensor)
+    facts: ValueFacts = {
+        "is_computed": value.requires_grad and not value.is_leaf,
+        "is_zero": value._is_zerotensor(),
+        "is_conjugate": value.is_conj(),
+        "is_negative": value.is_neg(),
+    }
+    return {name: fact for name, fact in facts.items() if fact}  # type: ignore[return-value]
 
 
 def describe_values(

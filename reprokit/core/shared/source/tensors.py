@@ -22,7 +22,8 @@ def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None
 
     ``facts`` has the shape and stride in elements, dtype, device and requires_grad. An unknown size
     (None) becomes 2. With ``placements`` it is a distributed tensor. ``made_by`` is the whole text
-    of a tensor of the user's own class. ``draw`` makes the values instead: it gets the texts of the
+    of a tensor of the user's own class. ``is_computed`` and other facts of inputs are explained in
+    ``agent/record/graph_source.py``. ``draw`` makes the values instead: it gets the texts of the
     size and of the device, which may be empty.
     """
     if facts.get("made_by"):
@@ -46,7 +47,10 @@ def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None
     where = "" if device == "cpu" else f', device="{device}"'
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
     grad = bool(facts["requires_grad"])
-    in_call = ", requires_grad=True" if grad and is_plain else ""
+    is_computed = grad and bool(facts.get("is_computed"))
+    in_call = ", requires_grad=True" if grad and (is_plain or is_computed) else ""
+    if facts.get("is_zero"):
+        return f"torch._efficientzerotensor({_sizes(shape)}{of_type}{where})"
     if draw is not None:
         text = draw(size_text(size), where)
     elif dtype == "torch.bool" or _INTEGER.fullmatch(dtype):
@@ -60,9 +64,12 @@ def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None
         text = f"torch.zeros({_sizes(size)}{of_type}{where})"
     if not is_plain:
         text += f".as_strided({size_text(shape)}, {size_text(stride)})" + (
-            ".requires_grad_()" if grad else ""
+            ".requires_grad_()" if grad and not is_computed else ""
         )
-    return text
+    elif is_computed:
+        text += ".clone()"
+    text += ".conj()" if facts.get("is_conjugate") else ""
+    return text + ("._neg_view()" if facts.get("is_negative") else "")
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
