@@ -45,7 +45,10 @@ def inputs_of(function: Any, *args: Any) -> list[graph_source.ValueFacts]:
     found: list[Any] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
-        found.extend(graph_source.describe_inputs(gm, inputs, GraphDefinitions(gm)))
+        definitions = GraphDefinitions(gm)
+        described = graph_source.describe_inputs(gm, inputs, definitions)
+        by_name = graph_source.describe_values(gm, described, definitions)
+        found.extend(by_name[n.name] for n in gm.graph.nodes if n.op == "placeholder")
         return gm
 
     torch._dynamo.reset()

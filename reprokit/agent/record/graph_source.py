@@ -27,6 +27,9 @@ _HEADER = '''"""{level} graph {cid}, recorded by reprokit before it was compiled
 '''
 
 
+_FACTS_OF_INPUTS = ("is_computed", "is_zero", "is_conjugate", "is_negative")
+
+
 class ValueFacts(TypedDict, total=False):
     """Metadata of an input or a value of a graph, as JSON values."""
 
@@ -99,10 +102,12 @@ def describe_values(
     import torch
 
     described: dict[str, ValueFacts] = {}
+    made: dict[str, Any] = {}
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     for node, facts in zip(placeholders, inputs, strict=False):
         if facts["kind"] == "mesh":
             described[node.name] = facts
+        made[node.name] = {k: v for k, v in facts.items() if k in _FACTS_OF_INPUTS}
     for node in gm.graph.nodes:
         value = node.meta.get("example_value", node.meta.get("val"))
         if value is None and node.op == "get_attr":
@@ -112,6 +117,7 @@ def describe_values(
             value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
         ):
             described[node.name] = describe_input(value, value, definitions)
+            described[node.name].update(made.get(node.name, {}))
     return described
 
 
