@@ -22,6 +22,7 @@ from reprokit.agent.record.definitions import own_operators
 from reprokit.agent.record.definitions.definition_writer import DefinitionWriter
 from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
 from reprokit.agent.record.definitions.source_trees import NoText
+from reprokit.agent.record.values import value_facts
 from reprokit.agent.torch_hooks import operator_hooks
 from reprokit.core.reduce.graphs import graph_units, subgraph
 
@@ -34,9 +35,9 @@ def program_of(script: str, name: str, folder: Path) -> str:
 
     def backend(gm: Any, inputs: Any) -> Any:
         definitions = GraphDefinitions(gm)
-        facts = graph_source.describe_inputs(gm, inputs, definitions)
+        facts = value_facts.describe_inputs(gm, inputs, definitions)
         source = graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions)
-        values = graph_source.describe_values(gm, facts, definitions)
+        values = value_facts.describe_values(gm, facts, definitions)
         recorded = json.loads(json.dumps([values, definitions.definitions, definitions.undefined]))
         graphs.append(
             graph_units.read_graph(source, recorded[0], {}, "dynamo", False, *recorded[1:])

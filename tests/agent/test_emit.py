@@ -12,6 +12,7 @@ import torch
 
 from reprokit.agent.record import graph_source
 from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
+from reprokit.agent.record.values import value_facts
 from tests.support import warm_processes
 
 
@@ -23,7 +24,7 @@ def record(function: Any, *args: Any, **options: Any) -> str:
 
     def backend(gm: Any, inputs: Any) -> Any:
         definitions = GraphDefinitions(gm)
-        facts = graph_source.describe_inputs(gm, inputs, definitions)
+        facts = value_facts.describe_inputs(gm, inputs, definitions)
         scripts.append(graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions))
         return gm
 
@@ -119,7 +120,7 @@ def test_tensors_of_nested_modules_have_names_of_their_own(tmp_path: Path) -> No
     inputs = (torch.randn(5, 4),)
     gm: Any = torch.export.export(model, inputs).module(check_guards=False)
     definitions = GraphDefinitions(gm)
-    facts = graph_source.describe_inputs(gm, inputs, definitions)
+    facts = value_facts.describe_inputs(gm, inputs, definitions)
     script = graph_source.standalone_program(gm, facts, "dynamo", "0/0", definitions)
     assert " Module()" not in script and "self._1_0_weight = torch.nn.Parameter" in script, script
     run(script, tmp_path)
@@ -128,12 +129,12 @@ def test_tensors_of_nested_modules_have_names_of_their_own(tmp_path: Path) -> No
 def test_metadata_of_inputs() -> None:
     """Shape, stride, dtype, device and requires_grad are described as JSON values."""
     x = torch.randn(4, 6, requires_grad=True)
-    facts = graph_source.describe_input(x)
+    facts = value_facts.describe_input(x)
     assert (facts["shape"], facts["stride"], facts["dtype"], facts["requires_grad"]) == (
         [4, 6],
         [6, 1],
         "torch.float32",
         True,
     )
-    assert graph_source.describe_input(3) == {"kind": "number", "value": 3}
-    assert graph_source.describe_input(object())["kind"] == "other"
+    assert value_facts.describe_input(3) == {"kind": "number", "value": 3}
+    assert value_facts.describe_input(object())["kind"] == "other"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent.record import graph_source
 from reprokit.agent.record.definitions.graph_definitions import GraphDefinitions
+from reprokit.agent.record.values import value_facts
 from reprokit.core.shared.source import tensors
 
 LEAF = torch.randn(4, 6, requires_grad=True)
@@ -40,14 +40,14 @@ def facts_of(value: torch.Tensor) -> tuple[object, ...]:
     )
 
 
-def inputs_of(function: Any, *args: Any) -> list[graph_source.ValueFacts]:
+def inputs_of(function: Any, *args: Any) -> list[value_facts.ValueFacts]:
     """Return the recorded inputs of the graph of a compiled call."""
     found: list[Any] = []
 
     def backend(gm: Any, inputs: Any) -> Any:
         definitions = GraphDefinitions(gm)
-        described = graph_source.describe_inputs(gm, inputs, definitions)
-        by_name = graph_source.describe_values(gm, described, definitions)
+        described = value_facts.describe_inputs(gm, inputs, definitions)
+        by_name = value_facts.describe_values(gm, described, definitions)
         found.extend(by_name[n.name] for n in gm.graph.nodes if n.op == "placeholder")
         return gm
 

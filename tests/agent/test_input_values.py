@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from reprokit.agent.record import input_values
+from reprokit.agent.record.values import input_values
 
 
 class Weighted(torch.nn.Module):

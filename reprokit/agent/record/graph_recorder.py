@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events, run_names
-from . import collectives, compile_settings, graph_source, input_values, journal
+from . import collectives, compile_settings, graph_source, journal
 from .definitions.graph_definitions import GraphDefinitions
+from .values import input_values, value_facts
 
 if TYPE_CHECKING:
     import torch
@@ -79,10 +80,10 @@ def record_graph(
         if _recorded < MAX_GRAPHS and (is_new or not is_only_new):
             _recorded += 1
             definitions = GraphDefinitions(gm)
-            inputs = graph_source.describe_inputs(gm, example_inputs, definitions)
+            inputs = value_facts.describe_inputs(gm, example_inputs, definitions)
             source = graph_source.standalone_program(gm, inputs, level, cid, definitions)
             values = {
-                "values": graph_source.describe_values(gm, inputs, definitions),
+                "values": value_facts.describe_values(gm, inputs, definitions),
                 "settings": compile_settings.describe_settings(compiler_fn, entry, options),
                 "definitions": definitions.definitions,
                 "undefined": definitions.undefined,

@@ -22,9 +22,9 @@ def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None
 
     ``facts`` has the shape and stride in elements, dtype, device and requires_grad. An unknown size
     (None) becomes 2. With ``placements`` it is a distributed tensor. ``made_by`` is the whole text
-    of a tensor of the user's own class. ``is_computed`` and other facts of inputs are explained in
-    ``agent/record/graph_source.py``. ``draw`` makes the values instead: it gets the texts of the
-    size and of the device, which may be empty.
+    of a tensor of the user's own class. ``ValueFacts`` of ``agent/record/values/value_facts.py``
+    explains ``is_computed`` and the other facts. ``draw`` makes the values instead: it gets the
+    texts of the size and of the device, which may be empty.
     """
     if facts.get("made_by"):
         text = str(facts["made_by"])

@@ -1,0 +1,1 @@
+from .energy import *
