@@ -47,9 +47,19 @@ def test_a_program_that_passes_without_reprokit_is_not_blamed(tmp_path: Path) ->
 
 
 @pytest.mark.real
-def test_a_command_that_may_not_run_again_says_so(tmp_path: Path) -> None:
-    """It appends to a file, so it runs once, and nobody is responsible."""
+def test_a_command_runs_without_reprokit_and_without_a_trace(tmp_path: Path) -> None:
+    """It appends to a file; the runs without reprokit are isolated."""
     (tmp_path / "sensitive.py").write_text(SENSITIVE + RUNS_IT)
+    done = capture(tmp_path, "--", sys.executable, "sensitive.py")
+    assert (done.kind, done.json["verdict"]["responsible"]) == ("exception", "reprokit"), done.out
+    assert (tmp_path / "ran.txt").read_text() == "once"
+
+
+@pytest.mark.real
+def test_a_command_that_cannot_run_again_says_so(tmp_path: Path) -> None:
+    """Its script has changed meanwhile, so it ran once, and nobody is responsible."""
+    changes = "os.utime(__file__, (4e9, 4e9))\n"
+    (tmp_path / "sensitive.py").write_text(SENSITIVE + changes + RUNS_IT)
     done = capture(tmp_path, "--", sys.executable, "sensitive.py")
     verdict = done.json["verdict"]
     assert (done.kind, verdict["responsible"]) == ("exception", "unknown"), done.out
