@@ -177,16 +177,23 @@ def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         is_backward = bool(re.search(r"backward", done.stacks[-1]))
         return _answer(is_backward == (check["direction"] == "backward"))
     if check.get("no_compiler") is not None:
-        main = re.search(r'^Thread .*"MainThread"\n((?: +.*\n?)*)', done.stacks[-1], re.M)
+        main = _main_threads(done.stacks[-1])
         compiler = r"torch/_(dynamo|inductor|functorch)/"
-        return _answer(not re.search(compiler, main[1]) if main else None)
+        return _answer(not re.search(compiler, main) if main else None)
     if check.get("quiet_s"):
         return TRUE  # it still runs
-    first, second = (re.findall(r"^ {4}(\S+)", stack, re.M) for stack in done.stacks)
+    first, second = (
+        re.findall(r"^ {4}(\S+)", _main_threads(stack) or stack, re.M) for stack in done.stacks
+    )
     if check.get("moved"):
         names = re.findall(r"[\w<>]+$", check["moved"].replace(", ", "\n"), re.M)
         return _answer(first != second or any(name in first for name in names))
     return _answer(first == second)
+
+
+def _main_threads(dump: str) -> str:
+    """Return the main threads of a dump of py-spy, one of each process."""
+    return "".join(re.findall(r'^Thread .*"MainThread"\n((?: +.*\n?)*)', dump, re.M))
 
 
 def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:

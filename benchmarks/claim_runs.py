@@ -182,7 +182,8 @@ def _wait(
         time.sleep(0.1)
     stacks = []
     for _ in range(2):
-        command = ["py-spy", "dump", "--nonblocking", "--subprocesses", "--pid", str(child.pid)]
+        # it stops the process while it reads; otherwise it fails for one that runs
+        command = ["py-spy", "dump", "--subprocesses", "--pid", str(child.pid)]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             command, capture_output=True, text=True, env={**os.environ, "PATH": path}
