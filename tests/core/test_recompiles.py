@@ -91,3 +91,12 @@ def test_a_damaged_event_is_not_an_error() -> None:
 def test_a_path_that_dynamo_cut_is_whole_again(where: str, file: str, whole: str) -> None:
     """Dynamo removes what the path has in common with the path of torch."""
     assert recompiles.whole_path(where, file) == whole
+
+
+@pytest.mark.parametrize("file", ["/home/sam/my programs/it's/train.py", "a  b/ü.py", "C:/x/t.py"])
+def test_a_guard_of_a_program_in_a_folder_with_a_space(file: str) -> None:
+    """The position is a path of any form, and a comment in the line does not belong to it."""
+    reason = f"0/7: self.n == 3      # self.n += 1  # the count  # {file}:12 in forward (HINT: use)"
+    guard, code, where = recompiles.read_guard(reason)
+    assert (guard, code) == ("self.n == 3", "self.n += 1  # the count")
+    assert where == f"{file}:12 in forward"

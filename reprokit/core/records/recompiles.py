@@ -69,8 +69,8 @@ class GraphBreak:
 
 
 _GUARD = re.compile(
-    r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s(?P<where>\S+:\d+ in"
-    r" \S+).*)?",
+    r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s"
+    r"(?P<where>(?:(?!\s#\s).)+?:\d+ in \S+).*)?",
     re.DOTALL,
 )
 
