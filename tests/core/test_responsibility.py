@@ -373,6 +373,14 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "user",
         "train.py:14",
     ),
+    "a value in a folder with a space": (
+        "recompile-limit",
+        "guards",
+        "recompile_limit",
+        recompiled("L['self'].step == 3", "/my programs/train.py:14 in forward"),
+        "user",
+        "/my programs/train.py:14",
+    ),
     "a size that changes": (
         "recompile-limit",
         "guards",

@@ -157,7 +157,7 @@ def _without_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
 def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.kind != "rank-mismatch":
         return None
-    line = re.match(r"\S+:\d+", verdict.work.get("line", ""))
+    line = re.match(r".+?:\d+", verdict.work.get("line", ""))
     return Responsible(
         "user",
         ("The ranks of the program compile different graphs.",),
@@ -173,7 +173,7 @@ def _own_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
         return None
     worst = seen.recompiled[0]
-    line = re.match(r"(?P<file>\S+):\d+", worst.where)
+    line = re.match(r"(?P<file>.+?):\d+", worst.where)
     if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
         return None
     why = f"The program changes a value that the compiled code depends on: {worst.changes}."
