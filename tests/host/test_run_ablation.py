@@ -110,3 +110,20 @@ def test_a_missing_or_damaged_ablation_is_none(text: str | None, tmp_path: Path)
     if text is not None:
         (tmp_path / "ablation.json").write_text(text)
     assert run_ablation.load_ablation(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("is_traced", "eager", "costly"),
+    [(True, SAME, False), (True, PASSES, True), (False, SAME, True)],
+)
+def test_a_failure_of_tracing_needs_no_costly_backend(
+    is_traced: bool, eager: str, costly: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails with the backend "eager" while it is traced fails with the backends above it."""
+    monkeypatch.setattr(ScriptedRunner, "is_traced", is_traced)
+    answers: dict[str, list[str | None]] = {EAGER.name: [PASSES], VARIANTS[1].name: [eager]}
+    runner = ScriptedRunner(tmp_path, answers, SAME)
+    ablation = run_ablation.ablate_for_capture(runner, Observation(), ignore)
+    names = [step.name for step in ablation.steps]
+    assert (INDUCTOR.name in names) == costly
+    assert VARIANTS[2].name in names and "dynamic=False" in names

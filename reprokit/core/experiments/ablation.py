@@ -99,6 +99,8 @@ VARIANTS = (
 and ``dynamic=False``.
 """
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
+TRACED = frozenset({"dynamo-trace", "guards"})
+"""Phases of failures that every backend shows; the backend "eager" is the fastest to try."""
 KNOWN_ANSWERS = (same_failure.SAME, same_failure.PASSES)
 """Answers that say what a backend does."""
 

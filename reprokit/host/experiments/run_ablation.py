@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.experiments.ablation import (
+    BACKENDS,
     EAGER,
     OWN_PASSES,
+    TRACED,
     VARIANTS,
     AblationStep,
     AnyAblation,
@@ -84,6 +86,11 @@ class AblationRunner:
         self._limits = dataclasses.replace(limits, stop=None)
         self._plain: CandidateResult | None = None
         """The eager run, once it has left the results to compare with."""
+
+    @property
+    def is_traced(self) -> bool:
+        """True for a failure that shows while Dynamo traces the program or checks its guards."""
+        return self._wanted.parts.phase in TRACED
 
     def run_variants(
         self, variants: Sequence[CompileVariant], show: Show = lambda status: None
@@ -269,8 +276,19 @@ def _own_first(seen: Observation, variants: Sequence[CompileVariant]) -> list[Co
 
 
 def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
-    """Run the ablation steps that belong to every capture of a failure."""
-    return runner.run_variants(_own_first(seen, IN_CAPTURE), show)
+    """Run the ablation steps that belong to every capture of a failure.
+
+    If a failure shows while the program is traced, also with the backend "eager", the backends
+    above aot_eager say nothing new, and a program that recompiles takes long with them.
+    """
+    variants = _own_first(seen, IN_CAPTURE)
+    if not runner.is_traced:
+        return runner.run_variants(variants, show)
+    costly = [variant for variant in variants if variant in BACKENDS[3:]]
+    ablation = runner.run_variants([v for v in variants if v not in costly], show)
+    if ablation.first_failing == BACKENDS[1]:
+        return ablation
+    return ProgramAblation((*ablation.steps, *runner.run_variants(costly, show).steps))
 
 
 def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:

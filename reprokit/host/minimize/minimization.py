@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reprokit.core.experiments.ablation import BACKENDS, CompileVariant
+from reprokit.core.experiments.ablation import BACKENDS, TRACED, CompileVariant
 from reprokit.core.judge import same_failure
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
@@ -111,7 +111,7 @@ def _with_plain_backend(case: cases.MinimizeCase) -> list[starting_points.Starti
     source is tried with the backend "eager" first.
     """
     starts = cases.starting_points_of_case(case)
-    if case.verdict.phase not in reducer.TRACED or case.profile.first_failing != BACKENDS[1]:
+    if case.verdict.phase not in TRACED or case.profile.first_failing != BACKENDS[1]:
         return starts
     plain = [
         dataclasses.replace(start, text=statements.with_backend(start.text, "eager"))
@@ -129,7 +129,7 @@ def cheapest_way(case: cases.MinimizeCase) -> CompileVariant | None:
     compiled as they are.
     """
     first = case.profile.first_failing
-    is_usual = case.verdict.kind == "exception" and case.verdict.phase not in reducer.TRACED
+    is_usual = case.verdict.kind == "exception" and case.verdict.phase not in TRACED
     return first if is_usual and first in BACKENDS[1:-1] else None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from reprokit.core.experiments.ablation import TRACED
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -30,8 +31,6 @@ from reprokit.host.minimize.starts.starting_points import (
 )
 from reprokit.host.system import files, host_log
 
-TRACED = frozenset({"dynamo-trace", "guards"})
-"""Phases of failures that every backend shows; the backend "eager" is the fastest to probe."""
 FLAKY_TRIES = 10
 GOOD_LINES = 14
 """If a repro from a graph is not longer than this, the source is not tried."""

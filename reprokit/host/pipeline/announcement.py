@@ -38,5 +38,5 @@ def next_steps(state: State) -> list[str]:
         )
     if study_steps.can_ablate(state):
         count = len((*own_variants(state.seen), *run_ablation.IN_CAPTURE))
-        steps.append(f"try {count} other backends and modes")
+        steps.append(f"try at most {count} other backends and modes")
     return [*steps, "write the pack"] if steps else []
