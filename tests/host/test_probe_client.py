@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import psutil
@@ -35,3 +36,16 @@ def test_a_server_with_threads_is_not_used(tmp_path: Path, monkeypatch: pytest.M
             assert server.starts == number
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2 and not any(map(psutil.pid_exists, pids))
+
+
+@pytest.mark.real
+def test_a_child_that_is_killed_does_not_block_the_others(tmp_path: Path) -> None:
+    """The lock of tqdm, which torch takes in each compile, is not shared by the children."""
+    pytest.importorskip("tqdm")
+    holds = "import time, tqdm\ntqdm.tqdm.get_lock().acquire()\ntime.sleep(1000)\n"
+    takes = "import tqdm\nwith tqdm.tqdm.get_lock():\n    pass\n"
+    with client.ProbeServer(tmp_path / "server", sys.executable, "aot") as server:
+        killed, _ = server.run_program(holds, ProbeLimits(2.0))
+        ended, _ = server.run_program(takes, ProbeLimits(10.0))
+    assert killed.is_timed_out
+    assert (ended.is_timed_out, ended.exit_status) == (False, 0)

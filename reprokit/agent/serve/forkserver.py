@@ -23,6 +23,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Collection
 
@@ -187,9 +188,11 @@ def _warm_up(depth: str) -> int:
     simulate.before_torch()
     import torch
 
-    # torch uses tqdm if it is installed, whose monitor would be a thread of the server
     with contextlib.suppress(ImportError, AttributeError):
-        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+        progress_bars = importlib.import_module("tqdm").tqdm  # which torch uses
+        progress_bars.monitor_interval = 0  # its monitor would be a thread of the server
+        # a child that is killed with its usual lock, which all of them share, blocks the others
+        progress_bars.set_lock(threading.RLock())
     threads: int = torch.get_num_threads()
     # OpenMP threads do not survive a fork, and a child would wait for them
     torch.set_num_threads(1)
