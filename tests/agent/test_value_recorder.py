@@ -31,7 +31,8 @@ def test_tensors_and_plain_values_are_described() -> None:
     assert describe(parameter)["requires_grad"] and not describe(parameter * 2)["requires_grad"]
     assert describe(np.zeros((2, 2)))["is_array"]
     assert describe(torch.tensor([3, 100]))["range"] == [0, 64]
-    assert describe(torch.tensor([-5, 0]))["range"] == [-5, 1]
+    assert describe(torch.tensor([-5, 0]))["range"] == [-4, 0]
+    assert describe(torch.zeros(3, dtype=torch.int64))["range"] == [0, 0]
     assert describe([1, None, "a"]) == {"literal": "[1, None, 'a']"}
     assert describe(True) == {"literal": "True"}
 
@@ -67,8 +68,8 @@ def test_a_recording_program_records_its_loop(
     program = (
         "import torch, json\n"
         "size = json.loads('4')\n"
-        "for step, (x, name) in enumerate(zip(torch.arange(size * 3.0).split(size), json.loads('[1, 2, 3]'))):\n"
-        "    print(x, name, step)\n"
+        "for number in range(2):\n  for step, (x, name) in enumerate(zip(torch.arange(size * 3.0).split(size), json.loads('[1, 2, 3]'))):\n"
+        "    print(x, name, step, number)\n"
     )
     monkeypatch.setattr(origins, "RECORDER_MODULE", "reprokit.agent.serve.value_recorder")
     exec(origins.recording_program(program), {})

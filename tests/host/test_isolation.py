@@ -57,6 +57,14 @@ PROGRAMS = {
     "at exit": "import atexit; atexit.register(lambda: open(FOLDER + '/kept.txt', 'w').write('x'))",
     "mount": "os.system('mount -o remount,rw / ; umount -l ' + FOLDER); open(FOLDER + '/kept.txt', 'w').write('x')",
     "root of a parent": "os.system(f'nsenter -t {os.getppid()} -m sh -c \"echo x > {FOLDER}/kept.txt\"')",
+    "descriptor": "open('/proc/self/fd/0', 'w').write('x')",
+    "handle": (
+        "import ctypes, struct\nc = ctypes.CDLL(None); mount = ctypes.c_int()\n"
+        "handle = ctypes.create_string_buffer(struct.pack('Ii', 128, 0) + bytes(128))\n"
+        "path = os.fsencode(FOLDER + '/kept.txt')\n"
+        "c.name_to_handle_at(-100, path, handle, ctypes.byref(mount), 0)\n"
+        "os.write(c.open_by_handle_at(os.open('/', 0), handle, os.O_RDWR), b'x')\n"
+    ),
     "through proc": "open(f'/proc/{os.getppid()}/root{FOLDER}/kept.txt', 'w').write('x')",
 }  # fmt: skip
 """What a program does; it begins with the imports and names of ``START``."""
@@ -96,7 +104,9 @@ def run_isolated(text: str, cwd: Path, own: Path) -> subprocess.CompletedProcess
     """Run a program isolated, in a working directory."""
     words = [sys.executable, "-I", "-c", text]
     command = isolated_runs.isolated_command(words, Isolation(cwd=str(cwd)), own)
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    file = cwd / "kept.txt"
+    with (file if file.exists() else Path(os.devnull)).open() as stdin:
+        return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=60)
 
 
 def test_programs_change_nothing_outside(project: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import glob
 import json
 import os
 import resource
@@ -49,9 +50,9 @@ SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 24, 47, 4
 CAPABILITY_VERSION = 0x20080522
 LAST_CAPABILITY = 63
-FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 3) | (1 << 4)
-"""What root needs to use the files of other users: chown, dac_override, dac_read_search, fowner,
-fsetid.
+FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4)
+"""What root needs to use the files of other users: chown, dac_override, fowner, fsetid. With
+dac_read_search it could open a file by its handle, past all mounts.
 """
 SYSTEM = frozenset(
     "bin boot dev etc gnu lib lib32 lib64 libx32 nix proc run sbin snap sys usr".split()
@@ -62,6 +63,15 @@ WRITTEN_BYTES = 1 << 31
 MAX_PROCESSES = 4096
 SCRATCH = "/dev/shm"  # noqa: S108
 """Where the overlays keep what is written, before a new file system hides it."""
+EMPTIED = ("/run", "/dev/mqueue")
+"""Folders of sockets and queues that lead to other processes."""
+DEVICES = (
+    *("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"),
+    *("nvidia*", "dri", "kfd"),
+)
+"""What may be written below ``/dev``; the last three are GPUs."""
+JOIN_SESSION_KEYRING = 1
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "s390x": 280, "riscv64": 219}
 
 
 class NotIsolated(Exception):
@@ -79,6 +89,8 @@ def enter_isolation(spec: Isolation) -> None:
             isolated in part, and must end.
     """
     uid, gid = os.geteuid(), os.getegid()
+    if keyctl := SYS_KEYCTL.get(os.uname().machine):
+        _libc.syscall(keyctl, JOIN_SESSION_KEYRING, None)
     parts = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC
     is_root = uid == 0 and _libc.unshare(parts) == 0
     if is_root or _libc.unshare(parts | CLONE_NEWUSER) == 0:
@@ -87,13 +99,14 @@ def enter_isolation(spec: Isolation) -> None:
                 _write("/proc/self/setgroups", "deny")
             _write("/proc/self/uid_map", f"{uid} {uid} 1")
             _write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _make_unwritable(spec)
+        written = _make_unwritable(spec)
         _drop_capabilities(FILE_CAPABILITIES if is_root else 0)
-        _restrict([], SCOPE_SIGNALS, is_needed=False)
+        with contextlib.suppress(NotIsolated):  # it also forbids mounts, and open descriptors
+            _restrict(written, SCOPE_SIGNALS)
     else:
         why = f"user namespaces: {os.strerror(ctypes.get_errno())}"
         try:
-            _restrict(spec.own, SCOPE_SIGNALS | SCOPE_SOCKETS)
+            _restrict(spec.own, SCOPE_SIGNALS | SCOPE_SOCKETS, CONNECT_TCP)
         except NotIsolated as problem:
             raise NotIsolated(f"{why}; {problem}") from problem
         os.environ["TMPDIR"] = tempfile.tempdir = spec.own[0]
@@ -101,46 +114,51 @@ def enter_isolation(spec: Isolation) -> None:
     _set_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
 
 
-def _make_unwritable(spec: Isolation) -> None:
-    """Leave the process only its own folders, and what vanishes with it, to write."""
+def _make_unwritable(spec: Isolation) -> list[str]:
+    """Leave the process only its own folders, and what vanishes with it, to write; return them."""
     _mount("", "/", "", MS_REC | MS_PRIVATE)
     own = [os.path.realpath(path) for path in spec.own]
     for path in own:
         _mount(path, path, "", MS_BIND)
     kept = _opened([*_folders_of_python(), *own])
     _set_read_only("/", True)
-    _mount_overlays(spec)
+    overlaid = _mount_overlays(spec)
+    memory = [SCRATCH, *filter(os.path.isdir, EMPTIED)]
+    for path in memory:
+        _mount_memory(path)
+    with contextlib.suppress(NotIsolated):
+        _mount("devpts", "/dev/pts", "devpts", MS_NOSUID, "newinstance,ptmxmode=0666")
     for path, folder in kept.items():
+        os.makedirs(path, exist_ok=True)  # it may be in a folder that is empty now
         _mount(f"/proc/self/fd/{folder}", path, "", MS_BIND)
         os.close(folder)
     for path in own:
         _set_read_only(path, False)
-    _mount_memory(SCRATCH)
-    if os.path.isdir("/run"):  # its sockets lead to services
-        _mount_memory("/run")
     _start_loopback()
+    if not any(_is_below(tempfile.gettempdir(), path) for path in overlaid):
+        os.environ["TMPDIR"] = tempfile.tempdir = own[0]
+    return [*own, *memory, *overlaid]
 
 
-def _restrict(own: list[str], scope: int, is_needed: bool = True) -> None:
-    """Forbid this process for good to write outside ``own`` and to reach others, by Landlock.
+def _restrict(written: list[str], scope: int, network: int = 0) -> None:
+    """Forbid this process for good to write outside some folders and to reach others, by Landlock.
 
-    Without ``is_needed`` files are not restricted, and a kernel that cannot do it is no error.
+    Raises:
+        NotIsolated: the kernel does not have it.
     """
     version = _libc.syscall(SYS_LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
-    if version < 1 or (not is_needed and version < 6):
-        if is_needed:
-            raise NotIsolated(f"Landlock: {os.strerror(ctypes.get_errno())}")
-        return
-    writes = sum(WRITES_BY_VERSION[: version + 1]) if is_needed else 0
-    fields = [writes, CONNECT_TCP if is_needed else 0, scope]
-    known = fields[: 3 if version >= 6 else 2 if version >= 4 else 1]
+    if version < 1:
+        raise NotIsolated(f"Landlock: {os.strerror(ctypes.get_errno())}")
+    writes = sum(WRITES_BY_VERSION[: version + 1])
+    known = (writes, network, scope)[: 3 if version >= 6 else 2 if version >= 4 else 1]
     attributes = struct.pack(f"{len(known)}Q", *known)
     rules = _call("Landlock", _libc.syscall, SYS_LANDLOCK_CREATE, attributes, len(attributes), 0)
-    written = dict.fromkeys(own, writes)
-    written["/dev"] = writes & (WRITE_FILE | TRUNCATE)
-    for path, rights in written.items() if is_needed else ():
+    rights = dict.fromkeys(written, writes)
+    for name in DEVICES:
+        rights |= dict.fromkeys(glob.glob(f"/dev/{name}"), writes & (WRITE_FILE | TRUNCATE))
+    for path, granted in rights.items():
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rule = struct.pack("=Qi", rights, folder)
+        rule = struct.pack("=Qi", granted, folder)
         _call("Landlock", _libc.syscall, SYS_LANDLOCK_ADD, rules, PATH_BENEATH, rule, 0)
         os.close(folder)
     _call("no new privileges", _libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -148,29 +166,52 @@ def _restrict(own: list[str], scope: int, is_needed: bool = True) -> None:
     os.close(rules)
 
 
-def _mount_overlays(spec: Isolation) -> None:
-    """Mount an overlay on each folder of the user; what is written there is kept in memory.
+def _mount_overlays(spec: Isolation) -> list[str]:
+    """Mount an overlay on each folder of the user, and return these folders; what is written there
+    is kept in memory.
 
-    A folder that has file systems below it cannot have an overlay, so the home folder and the
-    working directory are tried too. A folder without an overlay is read-only.
+    A folder that has file systems below it cannot have an overlay, or would hide them, so the home
+    folder and the working directory are tried too. They have overlays of their own if a folder
+    between belongs to a different user, because an overlay cannot copy that one. A folder without
+    an overlay is read-only.
     """
     _mount_memory(SCRATCH)
     tops = [f"/{name}" for name in sorted(os.listdir("/")) if name not in SYSTEM]
     home, temporary = os.path.expanduser("~"), os.environ.get("TMPDIR", "")
     more = filter(None, (home, temporary, os.path.dirname(spec.path), spec.cwd))
     folders = [os.path.realpath(path) for path in (*tops, *more)]
+    opened = _opened([path for path in folders if path != "/" and os.path.isdir(path)])
+    mounted = _mount_points()
     done: list[str] = []
-    for number, path in enumerate(dict.fromkeys(folders)):
-        if path == "/" or not os.path.isdir(path) or any(_is_below(path, one) for one in done):
-            continue
-        upper, work = f"{SCRATCH}/upper-{number}", f"{SCRATCH}/work-{number}"
-        os.mkdir(upper)
-        os.mkdir(work)
-        lower = path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-        options = f"lowerdir={lower},upperdir={upper},workdir={work}"
-        with contextlib.suppress(NotIsolated):
-            _mount("overlay", path, "overlay", MS_NOSUID | MS_NODEV, options)
-            done.append(path)
+    for number, (path, folder) in enumerate(opened.items()):
+        outer = next((one for one in done if _is_below(path, one)), "")
+        has_mounts = any(_is_below(point, path) and point != path for point in mounted)
+        if not has_mounts and (not outer or _belongs_to_others(path, outer)):
+            upper, work = f"{SCRATCH}/upper-{number}", f"{SCRATCH}/work-{number}"
+            os.mkdir(upper)
+            os.mkdir(work)
+            options = f"lowerdir=/proc/self/fd/{folder},upperdir={upper},workdir={work}"
+            with contextlib.suppress(NotIsolated):
+                _mount("overlay", path, "overlay", MS_NOSUID | MS_NODEV, options)
+                done.append(path)
+        os.close(folder)
+    return done
+
+
+def _belongs_to_others(path: str, outer: str) -> bool:
+    """Return whether a folder, or one between it and ``outer``, has a different owner or group."""
+    while path != outer:
+        facts = os.stat(path)
+        if os.geteuid() and (facts.st_uid, facts.st_gid) != (os.geteuid(), os.getegid()):
+            return True
+        path = os.path.dirname(path)
+    return False
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        names = [row.split()[4] for row in file]
+    return [os.fsdecode(name.decode("unicode_escape").encode("latin-1")) for name in names]
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -261,10 +302,10 @@ def main() -> int:
     spec, *words = sys.argv[1:]
     try:
         enter_isolation(from_json(Isolation, json.loads(spec)))
-    except (NotIsolated, OSError) as problem:
-        sys.stderr.write(f"{problem}\n")
-        return 1
-    os.execvp(words[0], words)
+        os.execvp(words[0], words)
+    except (NotIsolated, OSError, ValueError) as problem:
+        sys.stderr.write(f"{problem}\n"[:1_000])
+    return 1
 
 
 if __name__ == "__main__":

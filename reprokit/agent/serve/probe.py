@@ -48,8 +48,6 @@ def run_probe(request: ProbeRequest, threads: int) -> NoReturn:
 def _prepare_child(request: ProbeRequest, threads: int) -> None:
     process_start.end_with_parent()
     folder = request.folder
-    if request.isolation is not None:
-        isolation.enter_isolation(request.isolation)
     streams = (
         os.open(os.devnull, os.O_RDONLY),
         _create(folder, run_names.STDOUT_FILE),
@@ -59,6 +57,8 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
         os.dup2(fd, number)
         os.close(fd)
     sys.stdout, sys.stderr = _text_stream(1), _text_stream(2)
+    if request.isolation is not None:  # no descriptor leads outside any more
+        isolation.enter_isolation(request.isolation)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _set_limit(resource.RLIMIT_CORE, 0)
     _set_limit(resource.RLIMIT_FSIZE, request.file_bytes)
@@ -119,6 +119,8 @@ def _run_program(request: ProbeRequest) -> int:
     sys.modules["__main__"] = module
     sys.argv = [path or file]
     sys.path[0] = os.path.dirname(path or file)
+    if request.isolation is not None and not path:
+        sys.path[0] = request.isolation.cwd  # as for a module
     linecache.checkcache()
     try:
         # the program is the candidate

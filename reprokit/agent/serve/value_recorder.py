@@ -19,13 +19,18 @@ _known: dict[Any, Any] = {}
 _counts: dict[int, int] = {}
 
 
-def value(number: int, one: Any) -> Any:
+def value(number: int, one: Any, /) -> Any:
     """Note a value, and return it."""
     _note(("value", number), describe(one))
     return one
 
 
-def iteration(number: int, **variables: Any) -> None:
+def started(number: int, /) -> None:
+    """Note that a loop begins."""
+    _counts[number] = 0
+
+
+def iteration(number: int, /, **variables: Any) -> None:
     """Note the variables of one iteration of a loop."""
     count = _counts[number] = _counts.get(number, 0) + 1
     for name, one in variables.items():
@@ -74,10 +79,15 @@ def _of_tensor(one: Any, torch: Any) -> dict[str, Any]:
         "device": str(one.device),
     }
     if not one.dtype.is_floating_point and one.dtype != torch.bool:
-        low, high = int(one.min()), max(int(one.max()), 1)
         # the values are the user's, but an index must stay valid
-        described["range"] = [min(low, 0), 1 << high.bit_length() - 1]
+        described["range"] = [_round(int(one.min().clamp(max=0))), _round(int(one.max()))]
     return described
+
+
+def _round(number: int) -> int:
+    """Return the power of two that is next to a number and not farther from zero."""
+    size = 1 << abs(number).bit_length() >> 1
+    return -size if number < 0 else size
 
 
 def _note(key: Any, described: dict[str, Any]) -> None:

@@ -36,6 +36,8 @@ from reprokit.host.system import deletion, files, host_log, interrupts, private_
 from reprokit.host.system.progress import OperationStatus
 
 FOLDER = "minimize"
+MAX_ROUNDS = 3
+"""How many times a failure is reduced and proved, at most."""
 
 
 def minimize_case(
@@ -145,18 +147,23 @@ def _until_proved(
 ) -> None:
     """Reduce the failure and prove the result.
 
-    Repeat both, at most three times in all, when the fresh processes of the proof answer
+    Repeat both, at most ``MAX_ROUNDS`` times in all, when the fresh processes of the proof answer
     differently from forked ones, or show that the failure is flaky, or when other backends fail
     than with the original.
     """
     folder = case.run_path / FOLDER
-    for _ in range(3):
+    lost: tuple[str, str, str] | None = None
+    for round_number in range(MAX_ROUNDS):
         is_budget_spent, job.finished, result.unproved = False, "", ""
         try:
             job.reduce_from(starts)
         except BudgetExhausted:
             is_budget_spent = True
             result.is_complete = False
+        if not result.text and lost is not None:
+            result.text, result.level, why = lost
+            result.notes.append(f"the smallest program has a different failure: {why}")
+            return
         if not result.text:
             if is_budget_spent:
                 result.notes.append("the budget ended before any program showed the failure")
@@ -190,12 +197,10 @@ def _until_proved(
         assert result.proof is not None
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         has_time = not is_budget_spent and time.monotonic() < job.ends
-        if (
-            confirm.is_elsewhere
-            and has_time
-            and oracle.keep_profile(confirm.differs_with, case.profile)
-        ):
+        may_repeat = confirm.is_elsewhere and has_time and round_number < MAX_ROUNDS - 1
+        if may_repeat and oracle.keep_profile(confirm.differs_with, case.profile):
             oracle.limits, oracle.way = usual, way
+            lost = result.text, result.level, confirm.why
             result.text, result.proof = "", None
             starts = [*job.best_with_profile(), *starts]
             continue

@@ -87,7 +87,8 @@ class Reducer:
         result = self._result
         result.text, result.proof, result.depends_on = text, None, list(self._depends_on)
         result.level = self._graph_level if is_valued else self._level
-        self._bests.append(StartingPoint(self._level, text))
+        if not is_valued:
+            self._bests.append(StartingPoint(self._level, text))
         self._oracle.status.lines = count_code_lines(text)
         with host_log.suppress(OSError):
             files.write_atomically(self._folder / "best.py", text)
@@ -100,16 +101,19 @@ class Reducer:
         """Return the smallest of the best programs so far that fails as is now required; none if
         the first one does not, or the budget ended.
 
-        A reduction loses such a property at one step, so a search by halves finds the last one.
+        The programs up to some step of the reduction have the property. A binary search finds the
+        last of them.
         """
-        low, high = 0, len(self._bests)
+        bests, self._bests = self._bests, []
+        low, high = 0, len(bests)
         self._oracle.ends = self.ends
         with host_log.suppress(BudgetExhausted):
             while low < high:
                 middle = (low + high) // 2
-                is_kept = self._oracle.shows_failure(self._bests[middle].text)
+                self._oracle.begin_program(bests[middle].text)
+                is_kept = self._oracle.shows_failure(bests[middle].text)
                 low, high = (middle + 1, high) if is_kept else (low, middle)
-        return self._bests[low - 1 : low] if low else []
+        return bests[low - 1 : low] if low else []
 
     def reduce_from(self, starts: list[StartingPoint]) -> None:
         """Reduce each starting point, and keep the best program.

@@ -132,6 +132,34 @@ def test_a_file_that_no_text_names_stays_loaded() -> None:
     assert join_modules(text, find_in({"net": ""})) == text
 
 
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "def load():\n    return importlib.import_module('net')\nprint(load().X)\n",
+        "net = importlib.import_module('net')\nprint(getattr(net, 'X', None))\n",
+        "print(runpy.run_path(PLUGINS + '/my-own/net.py')['X'])\n",
+        "print(runpy.run_path('net.py', run_name='__main__')['X'])\n",
+    ],
+)
+def test_a_file_that_is_used_as_a_module_stays_loaded(loads: str) -> None:
+    """The program would not be the same with an import."""
+    text = f"import importlib, runpy\nfrom parts import PLUGINS\n{loads}"
+    files = {"net": "X = 1\nif __name__ == '__main__':\n    X = 2\n", "parts": "PLUGINS = '/x'\n"}
+    joined = join_modules(text, find_in(files))
+    assert ("import_module('net')" in joined or "net.py'" in joined) and "X = 1" not in joined
+
+
+def test_a_package_runs_before_its_modules() -> None:
+    """``pkg/__init__.py`` may set what its modules use."""
+    files = {
+        "pkg": "import math\nmath.changed = 3\n",
+        "pkg.net": "import math\nX = math.changed\n",
+    }
+    assert (
+        output_of('"""Words."""\nfrom pkg.net import X\nprint(X, __doc__)\n', files) == "3 Words."
+    )
+
+
 def test_a_program_of_one_file_stays_as_it_is() -> None:
     """Its layout does not change."""
     text = "import math  # words\nprint( math.pi )\n"

@@ -9,6 +9,7 @@ that make no sense.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from reprokit.core.reduce.ast_edits import (
@@ -246,6 +247,7 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
                 for a in node.args
                 if not isinstance(a, ast.Starred) and not isinstance(a, ast.Constant)
             ),
+            *_plain_operator(node),
         ]
     if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Call, ast.Subscript)):
         return [node.value, *_smaller(node.value)]
@@ -270,6 +272,19 @@ def _smaller(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Dict) and len(node.values) <= MAX_ELEMENTS:
         return list(node.values)
     return []
+
+
+def _plain_operator(node: ast.Call) -> list[ast.expr]:
+    """Return ``x + 1`` for a call ``self.encoder(x)`` of a module or function that is not torch's.
+
+    A graph without an operator is not compiled, so ``x`` alone may not do.
+    """
+    is_plain = isinstance(node.func, (ast.Attribute, ast.Name)) and not _is_module(node.func)
+    if not is_plain or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
+        return []
+    if isinstance(node.func, ast.Name) and node.func.id in dir(builtins):
+        return []
+    return [ast.BinOp(node.args[0], ast.Add(), ast.Constant(1))]
 
 
 def _is_module(node: ast.expr) -> bool:

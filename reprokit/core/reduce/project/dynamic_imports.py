@@ -13,6 +13,8 @@ from typing import Any
 
 HasModule = Callable[[str], bool]
 """Dotted name -> whether it is one of the program's own files."""
+LOADED = "loaded_module_"
+"""How the name of an imported file begins; a joined program has no such name."""
 BY_NAME = frozenset({"import_module", "__import__", "run_module"})
 BY_PATH = frozenset({"run_path", "spec_from_file_location", "SourceFileLoader"})
 NAMESPACES = frozenset({"run_path", "run_module"})
@@ -41,6 +43,10 @@ class _Rewriter(ast.NodeTransformer):
         """A name that the program gives to a module, its specification or its namespace -> the name
         by which it is imported.
         """
+        self._modules: dict[str, str] = {}
+        """The name of each import -> its module."""
+        self._namespaces: set[str] = set()
+        """The imported names that the program uses as dictionaries."""
         self._new: list[ast.stmt] = []
 
     def visit(self, node: ast.AST) -> Any:
@@ -65,29 +71,35 @@ class _Rewriter(ast.NodeTransformer):
             if target.startswith("sys.modules["):
                 return [ast.Pass()]
         super().generic_visit(node)
+        if isinstance(node, ast.Expr) and ast.unparse(node.value) in self._loaded:
+            return [ast.Pass()]
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             value = node.value
             if isinstance(value, ast.Name) and value.id in self._loaded.values():
                 self._loaded[node.targets[0].id] = value.id
-                return [ast.Pass()]
+                # the module under this name too, for what is not a use of one of its names
+                return [ast.Import([ast.alias(self._modules[value.id], node.targets[0].id)])]
         return [node]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = _called(node)
         if name in BY_NAME | BY_PATH and (module := self._module_of(node)):
-            return self._import(module)
+            imported = self._import(module)
+            if name in NAMESPACES:
+                self._namespaces.add(imported.id)
+            return imported
         if name == "module_from_spec" and self._is_loaded(node.args):
             return ast.Name(self._loaded[ast.unparse(node.args[0])], ast.Load())
         self.generic_visit(node)
         if name == "getattr" and len(node.args) == 2:
-            return self._member(node.args[0], node.args[1]) or node
+            return self._member(node.args[0], node.args[1], False) or node
         if name == "get" and len(node.args) == 1 and isinstance(node.func, ast.Attribute):
-            return self._member(node.func.value, node.args[0]) or node
+            return self._member(node.func.value, node.args[0], True) or node
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        return self._member(node.value, node.slice) or node
+        return self._member(node.value, node.slice, True) or node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
@@ -95,26 +107,31 @@ class _Rewriter(ast.NodeTransformer):
             node.value.id = self._loaded[node.value.id]
         return node
 
-    def _member(self, owner: ast.AST, key: ast.AST) -> ast.AST | None:
-        """Return ``module.name`` for a name in a module or its namespace."""
+    def _member(self, owner: ast.AST, key: ast.AST, is_namespace: bool) -> ast.AST | None:
+        """Return ``module.name`` for a name in a module, or in its namespace."""
         if not (isinstance(owner, ast.Name) and isinstance(key, ast.Constant)):
             return None
         module = self._loaded.get(owner.id, owner.id)
-        if module not in self._loaded.values() or not isinstance(key.value, str):
+        is_loaded = module in self._loaded.values() and isinstance(key.value, str)
+        if not is_loaded or (module in self._namespaces) != is_namespace:
             return None
-        return ast.Attribute(ast.Name(module, ast.Load()), key.value, ast.Load())
+        return ast.Attribute(ast.Name(module, ast.Load()), str(key.value), ast.Load())
 
     def _is_loaded(self, words: list[ast.expr]) -> bool:
         return bool(words) and ast.unparse(words[0]) in self._loaded
 
     def _import(self, module: str) -> ast.Name:
-        name = f"loaded_{module.replace('.', '_')}"
-        self._loaded[name] = name
+        name = LOADED + module.replace(".", "_")
+        self._loaded[name], self._modules[name] = name, module
         self._new.append(ast.Import([ast.alias(module, name)]))
         return ast.Name(name, ast.Load())
 
     def _module_of(self, call: ast.Call) -> str:
-        """Return the own module that a call names; empty if it names none by a text."""
+        """Return the own module that a call names; empty if it names none by a text, or runs it as
+        a program.
+        """
+        if any(word.arg in ("run_name", "init_globals") for word in call.keywords):
+            return ""
         if _called(call) in BY_NAME:
             first = call.args[0] if call.args else None
             text = first.value if isinstance(first, ast.Constant) else None
@@ -138,11 +155,11 @@ class _Rewriter(ast.NodeTransformer):
         parts = [
             part
             for text in texts[: ends[0] + 1]
-            for part in text.removesuffix(".py").strip("./").split("/")
-            if part.isidentifier()
+            for part in text.removesuffix(".py").removeprefix("./").split("/")
         ]
         names = (".".join(parts[start:]) for start in range(len(parts)))
-        return next(filter(self._has_module, names), "")
+        is_plain = all(part.isidentifier() for part in parts)
+        return next(filter(self._has_module, names), "") if is_plain else ""
 
 
 def _called(node: ast.Call) -> str:

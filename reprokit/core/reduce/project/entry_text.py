@@ -16,11 +16,21 @@ def with_arguments(text: str, arguments: list[str]) -> str:
     if not arguments:
         return text
     tree = ast.parse(text)
-    head = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    head = head_of(tree)
     body = [n for n in tree.body if n not in head]
     argv = ast.parse(f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}").body
     tree.body = [*head, *argv, *body]
     return ast.unparse(tree) + "\n"
+
+
+def head_of(tree: ast.Module) -> list[ast.stmt]:
+    """Return the statements that must come first: the docstring, and imports of the future."""
+    return [
+        node
+        for number, node in enumerate(tree.body)
+        if (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+        or (number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
 
 
 def library_imports(text: str) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from reprokit.core.reduce.ast_edits import is_main
-from reprokit.core.reduce.project.dynamic_imports import with_plain_imports
+from reprokit.core.reduce.project.dynamic_imports import LOADED, with_plain_imports
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,18 @@ def join_modules(text: str, find: Find, module: str = "") -> str:
 
     ``module`` is the dotted name of the program itself, if it is in a package.
     """
-    joiner = _Joiner(find)
-    body = joiner.rewrite_module(joiner.parse(text), module)
+    with contextlib.suppress(Unjoinable):
+        joined = _joined(text, _Joiner(find, has_plain_imports=True), module)
+        if LOADED not in joined:
+            return joined
+    # a name of a module may be used in a way that only the module itself allows
+    return _joined(text, _Joiner(find, has_plain_imports=False), module)
+
+
+def _joined(text: str, joiner: _Joiner, module: str) -> str:
+    tree = joiner.parse(text)
+    words = tree.body[:1] if ast.get_docstring(tree) is not None else []
+    body = joiner.rewrite_module(tree, module)[len(words) :]
     if not joiner.exported:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]
@@ -45,20 +56,23 @@ def join_modules(text: str, find: Find, module: str = "") -> str:
         for n in (*imports, *(n for n in joiner.body if n not in imports), *body)
         if not _is_future(n)
     ]
-    joined = ast.Module([*head[:1], *rows], [])
+    joined = ast.Module([*words, *head[:1], *rows], [])
     return ast.unparse(ast.fix_missing_locations(joined)) + "\n"
 
 
 class _Joiner:
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self, find: Find, has_plain_imports: bool) -> None:
+        """With ``has_plain_imports``, files that are loaded at run time are joined too."""
+        self._find, self._has_plain_imports = find, has_plain_imports
         self.body: list[ast.stmt] = []
         self.exported: dict[str, dict[str, str]] = {}
         """Module -> its names -> their names in the joined file."""
         self._taken: dict[str, str] = {}
 
     def parse(self, text: str) -> ast.Module:
-        """Return the tree of one file, in which own files are loaded by imports only."""
+        """Return the tree of one file."""
+        if not self._has_plain_imports:
+            return ast.parse(text)
         return with_plain_imports(ast.parse(text), lambda name: self._find(name) is not None)
 
     def rewrite_module(
@@ -69,7 +83,7 @@ class _Joiner:
         """
         aliases: dict[str, str] = {}
         changed = _Imports(self, module, is_package, aliases).visit(tree)
-        changed = _Members(self.exported, aliases).visit(changed)
+        changed = _Members(self.exported, aliases, _bound_names(tree)).visit(changed)
         assert isinstance(changed, ast.Module)
         return changed.body
 
@@ -77,6 +91,10 @@ class _Joiner:
         """Add the body of a module to the joined file; return False if it is not one of the
         program's own.
         """
+        if module in self.exported:
+            return True
+        if package := module.rpartition(".")[0]:
+            self.add_module(package)  # Python runs it first
         if module in self.exported:
             return True
         source = self._find(module)
@@ -151,8 +169,10 @@ class _Imports(ast.NodeTransformer):
 class _Members(ast.NodeTransformer):
     """Replaces ``net.Model`` by ``Model`` if ``net`` is one of the program's own files."""
 
-    def __init__(self, exported: dict[str, dict[str, str]], aliases: dict[str, str]) -> None:
-        self._exported, self._aliases = exported, aliases
+    def __init__(
+        self, exported: dict[str, dict[str, str]], aliases: dict[str, str], bound: set[str]
+    ) -> None:
+        self._exported, self._aliases, self._bound = exported, aliases, bound
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         owner = ast.unparse(node.value)
@@ -162,6 +182,19 @@ class _Members(ast.NodeTransformer):
         if node.attr not in self._exported[module]:
             raise Unjoinable(f"{owner}.{node.attr} is not defined in {module}")
         return ast.copy_location(_joined_name(self._exported[module][node.attr], node.ctx), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self._aliases and node.id not in self._bound:
+            raise Unjoinable(f"{node.id} is used as a module")
+        return node
+
+
+def _bound_names(tree: ast.AST) -> set[str]:
+    """Return the names that a module assigns, and those of parameters."""
+    names = {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return names | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
 
 
 class _Renamed(ast.NodeTransformer):

@@ -23,6 +23,7 @@ from reprokit.core.reduce.ast_edits import (
     text_of,
     walk_places,
 )
+from reprokit.core.reduce.project import entry_text
 
 RECORDER = "_reprokit_values"
 """The name by which the copy of the program calls the recorder."""
@@ -31,6 +32,8 @@ READERS = frozenset({"open", "input", "load", "from_file", "read", "DataLoader",
 """Names of functions whose results come from outside."""
 PLAIN = frozenset("torch math __future__ typing dataclasses functools collections".split())
 """Modules that read nothing."""
+OF_TENSORS = frozenset({"item", "tolist", "numpy"})
+"""Methods whose results are values of a tensor, which are not written."""
 MAX_REPEATS = 64
 """The most iterations of a loop over values from outside; a loop with more is not changed."""
 
@@ -63,7 +66,10 @@ def recording_program(text: str) -> str:
         rows = [ast.keyword(name, ast.Name(name, ast.Load())) for name in _assigned(loop.target)]
         call = ast.Call(_recorder("iteration"), [ast.Constant(number)], rows)
         loop.body.insert(0, ast.Expr(call))
-    head = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+        begins = ast.Call(_recorder("started"), [ast.Constant(number)], [])
+        # an empty tuple is false: the loop goes over its own values
+        loop.iter = ast.BoolOp(ast.Or(), [begins, loop.iter])
+    head = entry_text.head_of(tree)
     package, _, module = RECORDER_MODULE.rpartition(".")
     start = ast.ImportFrom(package, [ast.alias(module, RECORDER)], 0)
     tree.body = [*head, start, *(n for n in tree.body if n not in head)]
@@ -87,16 +93,26 @@ def replace_origins(text: str, recorded: RecordedValues, test: Test) -> str:
         if (value := _expression_of(recorded.values.get(number))) is not None:
             edits.append((path, value))
     kept: list[tuple[Path, ast.stmt | ast.expr]] = []
-    outer = [e for e in edits if not any(e[0] != o[0] and e[0][: len(o[0])] == o[0] for o in edits)]
+    outer = [e for e in edits if not any(_is_part(e[0], other) for other in edits)]
     if len(outer) > 1 and test(_with_edits(tree, outer)):
         kept = outer
     for edit in edits:
-        if any(edit[0][: len(path)] == path for path, _ in kept):
-            continue  # a larger expression was replaced
+        if edit in kept or any(_is_part(edit[0], other) for other in kept):
+            continue
         new = _with_edits(tree, [*kept, edit])
         if new and test(new):
             kept.append(edit)
     return _with_edits(tree, kept) if kept else text
+
+
+def _is_part(path: Path, edit: tuple[Path, ast.stmt | ast.expr]) -> bool:
+    """Return whether a place is in an expression that is replaced, or in the head of a loop that
+    is.
+    """
+    whole, new = edit
+    rest = path[len(whole) :]
+    is_below = bool(rest) and path[: len(whole)] == whole
+    return is_below and not (isinstance(new, ast.For) and rest[0][0] == "body")
 
 
 def _with_edits(tree: ast.Module, edits: Sequence[tuple[Path, ast.stmt | ast.expr]]) -> str:
@@ -123,7 +139,7 @@ def _outside_names(tree: ast.Module) -> set[str]:
 
     The results of compiled functions are not among them.
     """
-    names: set[str] = set(READERS)
+    names: set[str] = set()
     compiled = _compiled_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -159,7 +175,7 @@ def _compiled_names(tree: ast.Module) -> set[str]:
     """Return the names of functions that are compiled, and of the results of ``torch.compile``."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and "compile(" in ast.unparse(node.value):
+        if isinstance(node, ast.Assign) and "torch.compile(" in ast.unparse(node.value):
             found |= {name for target in node.targets for name in _assigned(target)}
         elif isinstance(node, ast.FunctionDef) and any(
             "compile" in ast.unparse(decorator) for decorator in node.decorator_list
@@ -177,9 +193,14 @@ def _is_outside(module: str) -> bool:
 def _is_from_outside(node: ast.AST, names: set[str]) -> bool:
     return any(
         (isinstance(n, ast.Name) and n.id in names)
-        or (isinstance(n, ast.Attribute) and n.attr in READERS)
+        or (isinstance(n, ast.Call) and _name_of(n.func) in READERS)
         for n in ast.walk(node)
     )
+
+
+def _name_of(node: ast.AST) -> str:
+    """Return the last part of a dotted name."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _assigned(target: ast.AST) -> list[str]:
@@ -194,12 +215,16 @@ def _loops(tree: ast.Module, names: set[str]) -> Iterator[Path]:
 
 def _expressions(tree: ast.Module, names: set[str]) -> Iterator[Path]:
     """Yield the expressions that are computed from values from outside, the outermost first."""
+    compiled = _compiled_names(tree)
     for path, node in _walk_uncompiled(tree):
         is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             continue
         is_place = path[-1][0] in ("func", "bases", "decorator_list")
-        is_place |= any(field in ("annotation", "returns", "optional_vars") for field, _ in path)
+        is_place |= isinstance(node, ast.Call) and _name_of(node.func) in compiled | OF_TENSORS
+        is_place |= any(
+            field in ("annotation", "returns", "optional_vars", "cases") for field, _ in path
+        )
         if not is_place and _is_from_outside(node, names):
             yield path
 
@@ -209,9 +234,7 @@ def _walk_uncompiled(tree: ast.Module) -> Iterator[tuple[Path, ast.AST]]:
     compiled = _compiled_names(tree)
     skipped: list[Path] = []
     for path, node in walk_places(tree):
-        is_function = isinstance(node, ast.FunctionDef) and (
-            node.name in compiled or node.decorator_list
-        )
+        is_function = isinstance(node, ast.FunctionDef) and (node.name in compiled)
         if isinstance(node, ast.ClassDef) or is_function:
             skipped.append(path)
         if not any(path[: len(one)] == one for one in skipped):
@@ -229,8 +252,10 @@ def _plain_loop(
     rows: list[ast.stmt] = []
     for name in _assigned(loop.target):
         described = variables.get(name, {})
-        if described.get("is_index"):
+        if described.get("is_index") and target == "_":
             target = name
+        elif described.get("is_index"):
+            rows.append(ast.Assign([ast.Name(name, ast.Store())], ast.Name(target, ast.Load())))
         elif (value := _expression_of(described)) is not None:
             rows.append(ast.Assign([ast.Name(name, ast.Store())], value))
         else:
@@ -281,10 +306,10 @@ def _text_of(described: Mapping[str, Any]) -> str:
         shape = "".join(f"{n}, " for n in described["shape"])
         low, high = described["range"]
         text = f"torch.randint({low}, {high + 1}, ({shape}), dtype={dtype})"
-    if described.get("requires_grad"):
-        text += ".requires_grad_()"
     if described.get("device", "cpu") != "cpu":
         text += f".to({str(described['device'])!r})"
+    if described.get("requires_grad"):
+        text += ".requires_grad_()"
     if described.get("is_array"):
         text += ".numpy()"
     return text

@@ -64,11 +64,11 @@ COMPILED_FILE = "compiled.py"
 INPUTS_FILE = "inputs.json"
 VALUES_FILE = "values.json"
 PRIVATE_VALUES_FILE = "values.private"
-OUTSIDE_VALUES_FILE = "outside.jsonl"
-"""The values that a program reads from outside, one description a line."""
 """What is known about the values of a graph's inputs. They are the user's data: a pack takes no
 file with this suffix.
 """
+OUTSIDE_VALUES_FILE = "outside.private"
+"""The values that a program reads from outside, one description a line."""
 GROWTH_FILE = "growth.json"
 STEPS_FILE = "steps.jsonl"
 """What each step of the capture cost."""

@@ -21,7 +21,7 @@ class KnownAnswers:
             with host_log.suppress(ValueError, KeyError, TypeError):  # the last line may be cut
                 row = json.loads(line)
                 if row.get("forget"):
-                    self._answers.clear()
+                    self._forget(str(row.get("key") or ""))
                 elif row["answer"] in same_failure.ANSWERS:
                     self._keep(str(row["key"]), row["answer"])
         with host_log.suppress(OSError):
@@ -44,11 +44,14 @@ class KnownAnswers:
 
     def forget(self, key: str = "") -> None:
         """Forget one answer, or all of them."""
+        self._forget(key)
+        self._write({"forget": True, "key": key})
+
+    def _forget(self, key: str) -> None:
         if key:
             self._answers.pop(key, None)
-            return
-        self._answers.clear()
-        self._write({"forget": True})
+        else:
+            self._answers.clear()
 
     def _keep(self, key: str, answer: str) -> None:
         if answer != same_failure.UNRESOLVED:  # a program without an answer may be run again

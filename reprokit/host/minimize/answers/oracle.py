@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
+from reprokit.core.experiments.ablation import EAGER, CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
@@ -109,9 +109,9 @@ class Oracle:
         self._canonical: dict[str, str | None] = {}
         """Each text that was examined, without its layout; None if it cannot show the failure."""
         self.must_pass: CompileVariant | None = None
-        """How a program passes that has the failure, as the original does; None if not known."""
+        """A backend with which each program must pass, because the original does."""
         self.must_fail: CompileVariant | None = None
-        """A way in which a program must fail too, after a result that failed only in ``way``."""
+        """A backend with which each program must fail too, because the original does."""
         self.way: CompileVariant | None = None
         """How candidates are compiled instead of as they say: the cheapest way that fails as the
         original does.
@@ -233,12 +233,15 @@ class Oracle:
 
     def forget_answers(self, text: str = "") -> None:
         """Forget all answers, or that of ``text``, because programs now run in another way."""
-        self._answers.forget(self.examine(text)[0] if text else "")
+        if not text:
+            self._answers.forget()
+        elif key := self.examine(text)[0]:
+            self._answers.forget(key)
 
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
-        plain += "".join(f" {way.name}" for way in self._ways if way)
+        plain += json.dumps([way and way.name for way in self._ways])
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
@@ -251,10 +254,11 @@ class Oracle:
         )
 
     def keep_profile(self, variant: CompileVariant | None, profile: ProgramAblation) -> bool:
-        """Require of each program that it fails with a backend if the original does. Return False
-        if that was required before.
+        """Require of each program that it fails with a backend if the original does, and passes if
+        the original does. Return False if a backend was required before in this way.
         """
-        if variant is None or variant in self._ways:
+        is_known = variant in (self.must_pass, self.must_fail) or self.must_fail is not None
+        if variant is None or variant == EAGER or is_known:
             return False
         if profile.answer_of(variant.name) == core.SAME:
             self.must_fail = variant
@@ -274,7 +278,8 @@ class Oracle:
         for way, fails in ((self.must_pass, False), (self.must_fail, True)):
             if way is not None:
                 judged = self._warm(text, False, cancelled=cancelled, overrides=way.overrides)
-                if (judged.answer == core.SAME) != fails:
+                is_known = judged.answer != core.UNRESOLVED
+                if is_known and (judged.answer == core.SAME) != fails:
                     return True
         return False
 
