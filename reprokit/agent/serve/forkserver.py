@@ -223,7 +223,7 @@ def _warm_up(depth: str) -> int:
 def _import_libraries(statements: Collection[str]) -> None:
     """Import installed libraries; the files of the program are not on the path of the server."""
     for statement in statements:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             exec(statement, {})  # noqa: S102
 
 

@@ -164,6 +164,9 @@ class ProbeServer:
         folder = self.folder / f"probe-{number:04d}"
         deletion.delete_path(folder, inside=self.folder)
         run_directory.make_folders(folder)
+        results = results or self.folder / RESULTS_FOLDER
+        if role:
+            results.mkdir(exist_ok=True)
         return ProbeRequest(
             id=number,
             folder=str(folder),
@@ -171,12 +174,14 @@ class ProbeServer:
             is_eager=is_eager,
             overrides=dict(overrides or {}),
             role=role,
-            results=str(results or self.folder / RESULTS_FOLDER),
+            results=str(results),
             stop=limits.stop,
             is_backward=limits.is_backward,
             memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
             file_bytes=MAX_FILE_BYTES,
-            isolation=isolated_runs.with_own(limits.isolation, self.folder),
+            isolation=isolated_runs.with_own(
+                limits.isolation, folder, *([results] if role else [])
+            ),
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
 
@@ -257,14 +262,16 @@ class ProbeServer:
             start_new_session=True,
         )
         self._connection = ServerConnection(child)
+        imports, self._imports = self._imports, []  # one of them may end the process
         message = self._receive(self._connection, START_TIMEOUT_S, None)
         ready: ServerReady = from_json(ServerReady, message)
         if not ready.ready:
             self._disconnect()
-            if self._imports:  # one of them may have started a thread
-                self._imports = []
+            if imports:  # or have started a thread
                 self._start()
                 return
+        self._imports = imports
+        if not ready.ready:
             raise ServerLost(
                 f"it could not start: it has {ready.threads} threads; {self._last_log_line()}"
             )

@@ -18,13 +18,13 @@ MODULE = "reprokit.agent.serve.isolation"
 TRY_S = 30.0
 
 
-def with_own(isolation: Isolation | None, folder: Path) -> Isolation | None:
-    """Return an isolation in which a program may write to the folder of its run, and share the
+def with_own(isolation: Isolation | None, *folders: Path) -> Isolation | None:
+    """Return an isolation in which a program may write to the folders of its run, and share the
     precompiled headers of torch.
     """
     if isolation is None:
         return None
-    own = [folder]
+    own = list(folders)
     if headers := compiler_cache.headers_folder():
         with host_log.suppress(OSError):
             headers.mkdir(parents=True, exist_ok=True)

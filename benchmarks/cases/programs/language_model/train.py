@@ -19,8 +19,8 @@ def main():
     model = torch.compile(Model(config))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for step, text in zip(range(args.steps), read_lines("corpus.jsonl")):
-        ids = torch.tensor([tokenizer.encode(text, config.length)])
-        loss = torch.nn.functional.cross_entropy(model(ids).transpose(1, 2), ids)
+        ids = torch.tensor(tokenizer.encode(text, config.length))
+        loss = torch.nn.functional.cross_entropy(model(ids), ids)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -8,4 +8,4 @@ MODELS = runpy.run_path(str(Path(__file__).parent / "models.py"))
 
 def make():
     model = MODELS["build"]("deep", blocks=8)
-    return model, (torch.randn(2, 8, 8),)
+    return model, (torch.randn(8, 8),)

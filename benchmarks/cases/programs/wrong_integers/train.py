@@ -9,7 +9,7 @@ def read(path):
 
 
 def to_bins(table, scale):
-    table = (table - table.mean()) / scale
+    table = table / scale
     return torch.nan_to_num(table, posinf=torch.iinfo(torch.int64).max).long()
 
 

@@ -65,7 +65,7 @@ def describe_inputs(
 
 
 def _input_facts(value: object) -> ValueFacts:
-    """Return what only an input has, and not a value that is cut off: how it was made."""
+    """Return how an input was made; a value that is cut off has none of this."""
     import torch
 
     if type(value) not in (torch.Tensor, torch._subclasses.FakeTensor):

@@ -147,7 +147,8 @@ def _script(journals: Journals) -> OwnSource:
             why = f"this machine cannot isolate changed copies of {path.name}: {problem}"
         if not why:
             text = entry_text.with_arguments(text, words[index + 1 :])
-            return OwnSource(text, "", Isolation(cwd=str(cwd), path=str(path)))
+            file = "" if module else str(path)
+            return OwnSource(text, "", Isolation(cwd=str(cwd), path=file))
         refused = refused or why
     return OwnSource(why_not=refused or "the command is not a Python script")
 
