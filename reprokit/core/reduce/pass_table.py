@@ -27,6 +27,7 @@ PASSES: tuple[Pass, ...] = (
     ("equal inputs", dead_code.merge_arguments),
     ("blocks", statements.unwrap_blocks),
     ("expressions", statements.simplify_expressions),
+    ("names of libraries", dead_code.drop_libraries),
     ("loops", inline_classes.unroll_loops),
     ("constants", inline_classes.inline_constants),
     ("modules as functions", inline_classes.inline_functions),

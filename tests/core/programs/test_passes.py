@@ -315,3 +315,22 @@ def test_a_deep_expression_is_no_obstacle() -> None:
     """A tree that is too deep to copy stays unchanged."""
     text = "x = " + " + ".join("a" * 400) + "\n"
     assert statements.simplify_expressions(text, lambda new: False) == text
+
+
+def test_a_library_is_replaced_where_its_name_does_not_matter() -> None:
+    """A repro that imports a library only to pass one of its names needs torch alone."""
+    text = (
+        "import torch, numpy as np\nfrom transformers import BertConfig, BertModel\n"
+        "model = Net(BertConfig, BertModel(3))\nx = torch.ones(np.size(3))\n"
+    )
+    found = dead_code.drop_libraries(text, lambda new: "BertModel(" in new and "np.size" in new)
+    assert "model = Net(None, BertModel(3))" in found and "np.size(3)" in found
+    plain = "import math, torch\nx = torch.ones(math.ceil(2.5))\n"
+    assert dead_code.drop_libraries(plain, lambda new: True) == plain
+
+
+def test_a_call_of_a_library_becomes_one_operator() -> None:
+    """A graph without an operator is not compiled, so the argument alone may not do."""
+    text = "def forward(self, x):\n    return self.encoder(x).last_hidden_state\n"
+    has_operator = lambda new: "x + 1" in new or "encoder" in new  # noqa: E731
+    assert "return x + 1" in statements.simplify_expressions(text, has_operator)

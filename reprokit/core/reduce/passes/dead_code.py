@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
-from reprokit.core.reduce.ast_edits import NodePlace, Test, calls_of, one_by_one, reads_name
+from reprokit.core.reduce.ast_edits import (
+    NO_PROGRAM,
+    NodePlace,
+    ReplacedNode,
+    Test,
+    calls_of,
+    one_by_one,
+    reads_name,
+    text_of,
+)
 
 
 def merge_arguments(text: str, test: Test) -> str:
@@ -41,6 +51,33 @@ def merge_arguments(text: str, test: Test) -> str:
         _merge_parameters(tree, gone.id, kept.id)
 
     return one_by_one(text, edits, apply, test)
+
+
+def drop_libraries(text: str, test: Test) -> str:
+    """Replace names that come from a library other than torch by None, so that nothing needs it."""
+    for name in _library_names(ast.parse(text)):
+        tree = ast.parse(text)
+        changed = ReplacedNode({name: ast.Constant(None)}).visit(tree)
+        try:
+            new = text_of(changed)
+        except NO_PROGRAM:
+            continue
+        if new != text and test(new):
+            text = new
+    return text
+
+
+def _library_names(tree: ast.Module) -> list[str]:
+    """Return the names that imports of installed libraries bind, apart from torch and Triton."""
+    known = {*sys.stdlib_module_names, "torch", "triton"}
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] not in known:
+            found += [alias.asname or alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [a for a in node.names if a.name.split(".")[0] not in known]
+            found += [(alias.asname or alias.name).split(".")[0] for alias in names]
+    return found
 
 
 def drop_unused(text: str, test: Test) -> str:
