@@ -161,6 +161,35 @@ def test_a_program_sees_its_own_changes(project: Path, tmp_path: Path) -> None:
     assert (own / "result").read_text() == "kept"
 
 
+def test_a_program_writes_beside_the_folder_of_its_run(project: Path) -> None:
+    """The folder of the run may be below the working directory, as by default."""
+    own = project / "reprokit-runs" / "run-001"
+    own.mkdir(parents=True)
+    before = state_of(project)
+    text = f"open('new.txt', 'w').write('x'); open({str(own / 'kept')!r}, 'w').write('x')"
+    done = run_isolated(text, project, own)
+    assert done.returncode == 0, done.stderr
+    assert (own / "kept").read_text() == "x" and not (project / "new.txt").exists()
+    (own / "kept").unlink()
+    assert [row[0] for row in state_of(project)] == [row[0] for row in before]
+
+
+def test_a_file_system_below_a_folder_stays_visible(project: Path, tmp_path: Path) -> None:
+    """An overlay would hide it; the program reads it, and does not write there."""
+    own = tmp_path / "own"
+    own.mkdir()
+    text = "print(open('below/mounted.txt').read()); open('below/mounted.txt', 'w')"
+    words = [sys.executable, "-I", "-c", text]
+    command = isolated_runs.isolated_command(words, Isolation(cwd=str(project)), own)
+    mount = 'mount -t tmpfs none "$1"; echo data > "$1/mounted.txt"; shift; exec "$@"'
+    start = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    done = subprocess.run(
+        [*start, str(project / "below"), *command], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "data\n\n", done.stderr
+    assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr
+
+
 def test_the_user_of_a_program_stays_the_same(tmp_path: Path) -> None:
     """Its user, group, limits of files and variables are those of the caller."""
     text = "import os, resource; print(os.getuid(), os.getgid(), resource.getrlimit(resource.RLIMIT_NOFILE), os.environ['PATH'])"  # fmt: skip

@@ -118,11 +118,12 @@ def _make_unwritable(spec: Isolation) -> list[str]:
     """Leave the process only its own folders, and what vanishes with it, to write; return them."""
     _mount("", "/", "", MS_REC | MS_PRIVATE)
     own = [os.path.realpath(path) for path in spec.own]
+    mounted = _mount_points()
     for path in own:
         _mount(path, path, "", MS_BIND)
     kept = _opened([*_folders_of_python(), *own])
     _set_read_only("/", True)
-    overlaid = _mount_overlays(spec)
+    overlaid = _mount_overlays(spec, mounted)
     memory = [SCRATCH, *filter(os.path.isdir, EMPTIED)]
     for path in memory:
         _mount_memory(path)
@@ -166,14 +167,14 @@ def _restrict(written: list[str], scope: int, network: int = 0) -> None:
     os.close(rules)
 
 
-def _mount_overlays(spec: Isolation) -> list[str]:
+def _mount_overlays(spec: Isolation, mounted: list[str]) -> list[str]:
     """Mount an overlay on each folder of the user, and return these folders; what is written there
     is kept in memory.
 
-    A folder that has file systems below it cannot have an overlay, or would hide them, so the home
-    folder and the working directory are tried too. They have overlays of their own if a folder
-    between belongs to a different user, because an overlay cannot copy that one. A folder without
-    an overlay is read-only.
+    A folder that has one of the mount points ``mounted`` below it cannot have an overlay, or the
+    overlay would hide them. So the home folder and the working directory are tried too. They have
+    overlays of their own if a folder between belongs to a different user, because an overlay cannot
+    copy that one. A folder without an overlay is read-only.
     """
     _mount_memory(SCRATCH)
     tops = [f"/{name}" for name in sorted(os.listdir("/")) if name not in SYSTEM]
@@ -181,7 +182,6 @@ def _mount_overlays(spec: Isolation) -> list[str]:
     more = filter(None, (home, temporary, os.path.dirname(spec.path), spec.cwd))
     folders = [os.path.realpath(path) for path in (*tops, *more)]
     opened = _opened([path for path in folders if path != "/" and os.path.isdir(path)])
-    mounted = _mount_points()
     done: list[str] = []
     for number, (path, folder) in enumerate(opened.items()):
         outer = next((one for one in done if _is_below(path, one)), "")
