@@ -100,6 +100,7 @@ def with_check(
     # a name that functions read stays global
     head = [n for n in tree.body if _stays(n) or _gives(n) & read]
     main = [n for n in tree.body if n not in head]
+    _rename_hiding(main, {getattr(n, "name", "") for n in head})
     if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
@@ -227,6 +228,22 @@ def _with_return(
     else:
         body.append(f"return {', '.join(returned)}")
     return body, len(returned) == 1
+
+
+def _rename_hiding(main: list[ast.stmt], defined: set[str]) -> None:
+    """Rename the variables that hide a definition, such as ``f = torch.compile(f)``: in a function
+    the definition could not be read any more.
+    """
+    renamed: dict[str, str] = {}
+    for row in main:
+        names = [n for n in ast.walk(row) if isinstance(n, ast.Name)]
+        for name in names:
+            if isinstance(name.ctx, ast.Load):
+                name.id = renamed.get(name.id, name.id)
+        for name in names:
+            if isinstance(name.ctx, ast.Store) and name.id in defined:
+                renamed[name.id] = f"compiled_{name.id}"
+                name.id = renamed[name.id]
 
 
 def _rows(main: list[ast.stmt]) -> list[str]:

@@ -221,6 +221,9 @@ def _until_proved(
         if is_same:
             job.repeat_probes(rate)
         else:
+            # the original may need what the best program does not need any more, such as its data
+            if result.level == "source":
+                starts = [starting_points.StartingPoint("source", result.text), *starts]
             job.use_fresh_processes()
     if not result.is_complete:
         result.notes.append("the budget ended: this is the best so far; --resume goes on from it")

@@ -25,6 +25,10 @@ NAMED = (
     "import torch\ndef f(x):\n    return x * 2\nx = torch.randn(3)\ng = torch.compile(f,"
     " dynamic=True)\nwith torch.no_grad():\n    out = g(x)\n"
 )
+HIDES = (
+    "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3)\nf = torch.compile(f)\n"
+    "out = f(x)\n"
+)
 GLOBAL = (
     "import torch\ndef f(x):\n    return x * w\nw = torch.ones(3)\nx ="
     " torch.ones(3)\ntorch.compile(f)(x)\n"
@@ -89,6 +93,12 @@ def right(f: Any, args: Any) -> Any:
         (PLAIN, OUTPUT, lambda f, args: f(*args) + 1),
         (NAMED, OUTPUT, lambda f, args: f(*args) + 1),
         (GLOBAL, OUTPUT, lambda f, args: f(*args) + 1),
+        (HIDES, OUTPUT, lambda f, args: f(*args) + 1),
+        (
+            HIDES + "f(x)\n",
+            Difference(1, "output", "values", "compiled"),
+            lambda f, args: f(*args) + 1,
+        ),
         (EXPORTED, OUTPUT, lambda f, args: f(*args) + 1),
         (PRECOMPILED, OUTPUT, lambda f, args: f(*args) + 1),
         (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
