@@ -199,6 +199,15 @@ def test_the_user_of_a_program_stays_the_same(tmp_path: Path) -> None:
     assert run_isolated(text, tmp_path, tmp_path).stdout == plain.stdout
 
 
+def test_a_program_alone_has_no_home_folder_of_the_user(tmp_path: Path) -> None:
+    """Its HOME is its own folder, in a proof and in the watched run that it is compared with."""
+    spec = isolated_runs.alone(Isolation(cwd="/", path="/x.py"), tmp_path)
+    text = "import os; print(os.path.expanduser('~'), os.getcwd(), sep='\\n')"
+    command = isolated_runs.isolated_command([sys.executable, "-I", "-c", text], spec, tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [str(tmp_path)] * 2
+
+
 def test_memory_for_writes_is_limited(project: Path, tmp_path: Path) -> None:
     """A program that fills the disk gets an error, and the disk stays as it is."""
     own = tmp_path / "own"

@@ -110,6 +110,8 @@ def enter_isolation(spec: Isolation) -> None:
         except NotIsolated as problem:
             raise NotIsolated(f"{why}; {problem}") from problem
         os.environ["TMPDIR"] = tempfile.tempdir = spec.own[0]
+    if spec.home:
+        os.environ["HOME"] = spec.home
     os.chdir(spec.cwd)
     _set_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
 

@@ -43,8 +43,11 @@ def isolated_command(words: Sequence[str], isolation: Isolation | None, folder: 
 
 
 def alone(isolation: Isolation | None, folder: Path) -> Isolation | None:
-    """Return an isolation in which a program runs in ``folder``, away from its other files."""
-    return isolation and dataclasses.replace(isolation, cwd=str(folder), path="")
+    """Return an isolation in which a program runs in ``folder``, away from its other files and from
+    those of the user's home folder, which no reader of a repro has.
+    """
+    here = str(folder)
+    return isolation and dataclasses.replace(isolation, cwd=here, path="", home=here)
 
 
 @functools.cache

@@ -41,6 +41,8 @@ class Isolation:
     """Its working directory."""
     path: str = ""
     """The file of the program that it runs a changed copy of; empty for a module or ``-c``."""
+    home: str = ""
+    """Its HOME; empty for that of the user."""
     own: list[str] = field(default_factory=list)
     """Folders whose changes stay: those of its run."""
 

@@ -123,8 +123,6 @@ class _Plain:
             {"TORCHINDUCTOR_CACHE_DIR": str(cache), run_names.RUN_ID_VARIABLE: self._run_id}
         )
         environ.update(without_compile.VARIABLES if is_eager else variables)
-        if runs.isolation is not None:
-            environ["HOME"] = str(file.parent)  # a reader of the repro has no files of the user
         self._stack = contextlib.ExitStack()
         if gpu is not None:
             run_path = folder / f"simulated-{number}"
