@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import pkgutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,6 +149,29 @@ def add_only_option(parser: argparse.ArgumentParser, names: Collection[str], nou
         default=list(names),
         help=f"measure only each {noun} named here: {', '.join(names).replace('%', '%%')}",
     )
+
+
+def add_keep_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--keep FOLDER``, which keeps the run directories."""
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the run directories in this folder, which must not exist",
+    )
+
+
+@contextlib.contextmanager
+def kept_folder(options: argparse.Namespace) -> Iterator[Path]:
+    """Yield the folder of ``--keep``, or a temporary one; raises BadInput if it exists."""
+    if options.keep and options.keep.exists():
+        raise BadInput(f"--keep: {str(options.keep)!r} exists")
+    if options.keep:
+        options.keep.mkdir(parents=True)
+        yield options.keep
+        return
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        yield Path(name)
 
 
 def add_beside_option(parser: argparse.ArgumentParser, noun: str) -> None:

@@ -15,13 +15,12 @@ import ast
 import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...cases.program_cases import CASE, MAKE_DATA, ProgramCase, read_cases
-from ...harness import BadInput, quiet_environ, require_package, run_child, run_reprokit
-from ...measurement import Measurement, add_only_option
+from ...harness import quiet_environ, require_package, run_child, run_reprokit
+from ...measurement import Measurement, add_keep_option, add_only_option, kept_folder
 from ...results import Column, Row
 
 COLUMNS = (
@@ -109,24 +108,16 @@ def _imports(text: str) -> set[str]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of programs, and the folder to keep."""
     add_only_option(parser, list(read_cases()), "program")
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        metavar="FOLDER",
-        help="keep the run directories in this folder, which must not exist",
-    )
+    add_keep_option(parser)
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each program."""
-    if options.keep and options.keep.exists():
-        raise BadInput(f"--keep: {str(options.keep)!r} exists")
     cases = read_cases()
     for name in options.only:
         for package in cases[name].needs:
             require_package(package)
-    with tempfile.TemporaryDirectory(prefix="programs-") as temporary:
-        folder = options.keep or Path(temporary)
+    with kept_folder(options) as folder:
         for name in options.only:
             own = folder / name
             own.mkdir(parents=True)

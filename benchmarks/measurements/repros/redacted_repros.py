@@ -25,8 +25,8 @@ from pathlib import Path
 from reprokit.core.redaction.redactor import Redactor
 
 from ...cases.redaction_cases import PROGRAMS, PrivateLookingProgram
-from ...harness import BadInput, ReprokitResult, run_child, run_reprokit
-from ...measurement import Measurement, add_only_option, positive_int
+from ...harness import ReprokitResult, run_child, run_reprokit
+from ...measurement import Measurement, add_keep_option, add_only_option, kept_folder, positive_int
 from ...redaction_environments import bare_environ, redactor_in
 from ...results import Column, Row
 
@@ -169,25 +169,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of programs, how many run at once, and the folder to keep."""
     add_only_option(parser, PROGRAMS, "program")
     parser.add_argument("--jobs", type=positive_int, default=1, help="at once; default: 1")
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        metavar="FOLDER",
-        help="keep the run directories in this folder, which must not exist",
-    )
+    add_keep_option(parser)
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each program."""
-    if options.keep and options.keep.exists():
-        raise BadInput(f"--keep: {str(options.keep)!r} exists")
-    with tempfile.TemporaryDirectory(prefix="redaction-") as name:
-        folder = options.keep or Path(name)
-        folder.mkdir(exist_ok=not options.keep, parents=True)
-        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            yield from pool.map(
-                lambda name: measure_program(name, PROGRAMS[name], folder / name), options.only
-            )
+    with (
+        kept_folder(options) as folder,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        yield from pool.map(
+            lambda name: measure_program(name, PROGRAMS[name], folder / name), options.only
+        )
 
 
 def summarise_rows(rows: Sequence[Row]) -> list[str]:

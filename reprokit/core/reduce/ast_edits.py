@@ -193,6 +193,11 @@ def compile_calls(tree: ast.Module) -> list[ast.Call]:
     ]
 
 
+def last_name(node: ast.AST) -> str:
+    """Return the last part of a dotted name; empty for any other expression."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def is_import(node: ast.stmt) -> bool:
     """Return whether a statement is an import."""
     return isinstance(node, (ast.Import, ast.ImportFrom))

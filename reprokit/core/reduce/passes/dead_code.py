@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 
 from reprokit.core.reduce.ast_edits import (
@@ -16,6 +15,7 @@ from reprokit.core.reduce.ast_edits import (
     reads_name,
     text_of,
 )
+from reprokit.core.reduce.project.entry_text import library_aliases
 
 
 def merge_arguments(text: str, test: Test) -> str:
@@ -55,7 +55,8 @@ def merge_arguments(text: str, test: Test) -> str:
 
 def drop_libraries(text: str, test: Test) -> str:
     """Replace names that come from a library other than torch by None, so that nothing needs it."""
-    for name in _library_names(ast.parse(text)):
+    aliases = [a for node in ast.parse(text).body for a in library_aliases(node)]
+    for name in [(alias.asname or alias.name).split(".")[0] for alias in aliases]:
         tree = ast.parse(text)
         changed = ReplacedNode({name: ast.Constant(None)}).visit(tree)
         try:
@@ -65,19 +66,6 @@ def drop_libraries(text: str, test: Test) -> str:
         if new != text and test(new):
             text = new
     return text
-
-
-def _library_names(tree: ast.Module) -> list[str]:
-    """Return the names that imports of installed libraries bind, apart from torch and Triton."""
-    known = {*sys.stdlib_module_names, "torch", "triton"}
-    found = []
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] not in known:
-            found += [alias.asname or alias.name for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [a for a in node.names if a.name.split(".")[0] not in known]
-            found += [(alias.asname or alias.name).split(".")[0] for alias in names]
-    return found
 
 
 def drop_unused(text: str, test: Test) -> str:

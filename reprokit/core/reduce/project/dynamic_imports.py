@@ -11,6 +11,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from reprokit.core.reduce.ast_edits import last_name
+
 HasModule = Callable[[str], bool]
 """Dotted name -> whether it is one of the program's own files."""
 LOADED = "loaded_module_"
@@ -24,7 +26,7 @@ READS = frozenset({"open", "read", "read_text", "compile"})
 
 def with_plain_imports(tree: ast.Module, has_module: HasModule) -> ast.Module:
     """Return a program with imports in place of calls that load its own files."""
-    if not any(isinstance(n, ast.Call) and _called(n) in _LOADERS for n in ast.walk(tree)):
+    if not any(isinstance(n, ast.Call) and last_name(n.func) in _LOADERS for n in ast.walk(tree)):
         return tree
     rewritten = _Rewriter(has_module).visit(tree)
     assert isinstance(rewritten, ast.Module)
@@ -62,9 +64,13 @@ class _Rewriter(ast.NodeTransformer):
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
-            if _called(call) == "exec" and len(call.args) == 1 and (name := self._read_by(call)):
+            if (
+                last_name(call.func) == "exec"
+                and len(call.args) == 1
+                and (name := self._read_by(call))
+            ):
                 return [ast.ImportFrom(name, [ast.alias("*")], 0)]
-            if _called(call) == "exec_module" and self._is_loaded(call.args):
+            if last_name(call.func) == "exec_module" and self._is_loaded(call.args):
                 return [ast.Pass()]
         if isinstance(node, ast.Assign) and self._is_loaded([node.value]):
             target = ast.unparse(node.targets[0])
@@ -82,7 +88,7 @@ class _Rewriter(ast.NodeTransformer):
         return [node]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        name = _called(node)
+        name = last_name(node.func)
         if name in BY_NAME | BY_PATH and (module := self._module_of(node)):
             imported = self._import(module)
             if name in NAMESPACES:
@@ -132,14 +138,14 @@ class _Rewriter(ast.NodeTransformer):
         """
         if any(word.arg in ("run_name", "init_globals") for word in call.keywords):
             return ""
-        if _called(call) in BY_NAME:
+        if last_name(call.func) in BY_NAME:
             first = call.args[0] if call.args else None
             text = first.value if isinstance(first, ast.Constant) else None
             return text if isinstance(text, str) and self._has_module(text) else ""
         return self._module_at(call)
 
     def _read_by(self, call: ast.Call) -> str:
-        reads = {_called(n) for n in ast.walk(call.args[0]) if isinstance(n, ast.Call)}
+        reads = {last_name(n.func) for n in ast.walk(call.args[0]) if isinstance(n, ast.Call)}
         return self._module_at(call) if reads & READS else ""
 
     def _module_at(self, call: ast.Call) -> str:
@@ -160,11 +166,3 @@ class _Rewriter(ast.NodeTransformer):
         names = (".".join(parts[start:]) for start in range(len(parts)))
         is_plain = all(part.isidentifier() for part in parts)
         return next(filter(self._has_module, names), "") if is_plain else ""
-
-
-def _called(node: ast.Call) -> str:
-    """Return the last name of what is called."""
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

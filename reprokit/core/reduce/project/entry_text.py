@@ -33,19 +33,23 @@ def head_of(tree: ast.Module) -> list[ast.stmt]:
     ]
 
 
+def is_standard(module: str) -> bool:
+    """Return whether a module is part of Python or of the compilers."""
+    return module.split(".")[0] in {*sys.stdlib_module_names, *COMPILERS}
+
+
+def library_aliases(node: ast.stmt) -> list[ast.alias]:
+    """Return what a statement imports, without what is part of Python and the compilers."""
+    if isinstance(node, ast.ImportFrom):
+        return [] if not node.module or is_standard(node.module) else node.names
+    names = node.names if isinstance(node, ast.Import) else []
+    return [alias for alias in names if not is_standard(alias.name)]
+
+
 def library_imports(text: str) -> list[str]:
     """Return the import statements of a program, without those of Python and the compilers."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
         return []
-    known = {*sys.stdlib_module_names, *COMPILERS}
-    found = []
-    for node in body:
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        else:
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if any(name and name.split(".")[0] not in known for name in names):
-            found.append(ast.unparse(node))
-    return found
+    return [ast.unparse(node) for node in body if library_aliases(node)]

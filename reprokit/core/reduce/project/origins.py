@@ -18,6 +18,7 @@ from reprokit.core.reduce.ast_edits import (
     NO_PROGRAM,
     Path,
     Test,
+    last_name,
     node_at,
     replace_node,
     text_of,
@@ -67,7 +68,7 @@ def recording_program(text: str) -> str:
         call = ast.Call(_recorder("iteration"), [ast.Constant(number)], rows)
         loop.body.insert(0, ast.Expr(call))
         begins = ast.Call(_recorder("started"), [ast.Constant(number)], [])
-        # an empty tuple is false: the loop goes over its own values
+        # it returns None, so the loop goes over its own values
         loop.iter = ast.BoolOp(ast.Or(), [begins, loop.iter])
     head = entry_text.head_of(tree)
     package, _, module = RECORDER_MODULE.rpartition(".")
@@ -193,14 +194,9 @@ def _is_outside(module: str) -> bool:
 def _is_from_outside(node: ast.AST, names: set[str]) -> bool:
     return any(
         (isinstance(n, ast.Name) and n.id in names)
-        or (isinstance(n, ast.Call) and _name_of(n.func) in READERS)
+        or (isinstance(n, ast.Call) and last_name(n.func) in READERS)
         for n in ast.walk(node)
     )
-
-
-def _name_of(node: ast.AST) -> str:
-    """Return the last part of a dotted name."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _assigned(target: ast.AST) -> list[str]:
@@ -221,7 +217,7 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[Path]:
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             continue
         is_place = path[-1][0] in ("func", "bases", "decorator_list")
-        is_place |= isinstance(node, ast.Call) and _name_of(node.func) in compiled | OF_TENSORS
+        is_place |= isinstance(node, ast.Call) and last_name(node.func) in compiled | OF_TENSORS
         is_place |= any(
             field in ("annotation", "returns", "optional_vars", "cases") for field, _ in path
         )

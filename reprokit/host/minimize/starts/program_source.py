@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,7 +169,7 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
     roots = [folder, *(Path(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)]
 
     def find_module(name: str) -> ModuleSource | None:
-        if name.split(".")[0] in {*sys.stdlib_module_names, *entry_text.COMPILERS}:
+        if entry_text.is_standard(name):
             return None
         for root in roots:
             for file in (
