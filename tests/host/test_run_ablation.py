@@ -127,3 +127,34 @@ def test_a_failure_of_tracing_needs_no_costly_backend(
     names = [step.name for step in ablation.steps]
     assert (INDUCTOR.name in names) == costly
     assert VARIANTS[2].name in names and "dynamic=False" in names
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer", "backends"),
+    [([SAME], SAME, ["eager"]), ([PASSES, PASSES], PASSES, ["eager", None])],
+)
+def test_a_switch_is_tried_with_the_fastest_backend(
+    rows: list[str | None],
+    answer: str,
+    backends: list[str | None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A switch that avoids a failure of tracing is tried again as the program compiles."""
+    tried: list[str | None] = []
+
+    class Noting(ScriptedRunner):
+        is_traced = True
+
+        def run_variant(self, variant: CompileVariant) -> CandidateResult:
+            if variant.name == "dynamic=False":
+                assert variant.overrides["compile"]["dynamic"] is False
+                tried.append(variant.overrides["compile"].get("backend"))
+            return super().run_variant(variant)
+
+    answers: dict[str, list[str | None]] = {EAGER.name: [PASSES], "dynamic=False": rows}
+    ablation = run_ablation.ablate_for_capture(
+        Noting(tmp_path, answers, SAME), Observation(), ignore
+    )
+    assert tried == backends
+    assert [s.answer for s in ablation.steps if s.name == "dynamic=False"] == [answer]

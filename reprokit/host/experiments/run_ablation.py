@@ -279,16 +279,26 @@ def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) ->
     """Run the ablation steps that belong to every capture of a failure.
 
     If a failure shows while the program is traced, also with the backend "eager", the backends
-    above aot_eager say nothing new, and a program that recompiles takes long with them.
+    above aot_eager say nothing new, and a program that recompiles takes long with them. Switches
+    are then tried with the backend "eager", and again as they are if the failure is gone.
     """
     variants = _own_first(seen, IN_CAPTURE)
     if not runner.is_traced:
         return runner.run_variants(variants, show)
-    costly = [variant for variant in variants if variant in BACKENDS[3:]]
+    costly = [v for v in variants if v in BACKENDS[3:] or v.group == "switches"]
     ablation = runner.run_variants([v for v in variants if v not in costly], show)
     if ablation.first_failing == BACKENDS[1]:
-        return ablation
+        switches = [v for v in costly if v.group == "switches"]
+        traced = runner.run_variants([_with_backend(v, BACKENDS[1]) for v in switches], show).steps
+        known = {step.name: step for step in traced if step.answer == same_failure.SAME}
+        costly = [v for v in switches if v.name not in known]
+        ablation = ProgramAblation((*ablation.steps, *known.values()))
     return ProgramAblation((*ablation.steps, *runner.run_variants(costly, show).steps))
+
+
+def _with_backend(variant: CompileVariant, backend: CompileVariant) -> CompileVariant:
+    compile_words = {**variant.overrides.get("compile", {}), **backend.overrides["compile"]}
+    return dataclasses.replace(variant, overrides={**variant.overrides, "compile": compile_words})
 
 
 def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
