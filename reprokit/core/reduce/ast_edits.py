@@ -5,14 +5,14 @@ text.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reprokit.core.reduce import subsets
 
 Test = Callable[[str], bool]
+Tree = TypeVar("Tree", bound=ast.AST)
 Path = tuple[tuple[str, int], ...]
 """The position of a node: field and index (or -1 for a single child) from the module down."""
 NO_PROGRAM = (
@@ -36,6 +36,20 @@ class NodePlace:
     """Which of several edits at this position."""
 
 
+def copy_tree(node: Tree) -> Tree:
+    """Return a copy of a tree; ``copy.deepcopy`` takes three times as long."""
+    copied = node.__class__.__new__(node.__class__)
+    fields = copied.__dict__
+    for name, value in node.__dict__.items():
+        if isinstance(value, ast.AST):
+            fields[name] = copy_tree(value)
+        elif type(value) is list:
+            fields[name] = [copy_tree(v) if isinstance(v, ast.AST) else v for v in value]
+        else:
+            fields[name] = value
+    return copied
+
+
 def keep_some(
     text: str,
     tree: ast.Module,
@@ -51,7 +65,7 @@ def keep_some(
     every = {p.path for p in places}
 
     def built(kept: list[NodePlace]) -> str:
-        changed = copy.deepcopy(tree)
+        changed = copy_tree(tree)
         without(changed, sorted(every - {p.path for p in kept}, reverse=True))
         return text_of(changed)
 
@@ -83,7 +97,7 @@ def one_by_one(
         every = list(edits(tree))
         while index < len(every):
             try:
-                changed = copy.deepcopy(tree)
+                changed = copy_tree(tree)
                 apply(changed, every[index])
                 new = text_of(changed)
             except NO_PROGRAM:
@@ -221,9 +235,7 @@ class ReplacedNode(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = self._values.get(node.id)
-        return (
-            copy.deepcopy(value) if value is not None and isinstance(node.ctx, ast.Load) else node
-        )
+        return copy_tree(value) if value is not None and isinstance(node.ctx, ast.Load) else node
 
 
 def reads_name(tree: ast.AST, name: str) -> list[ast.Name]:

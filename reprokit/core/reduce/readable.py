@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import re
 import textwrap
 from collections.abc import Callable
 
 from reprokit.core.records.verdict_kinds import kind_named
-from reprokit.core.reduce.ast_edits import ReplacedNode, Test, is_main, reads_name, target_names
+from reprokit.core.reduce.ast_edits import (
+    ReplacedNode,
+    Test,
+    copy_tree,
+    is_main,
+    reads_name,
+    target_names,
+)
 from reprokit.core.shared.operators import OBSERVED
 
 MAX_WIDTH = 88
@@ -165,7 +171,7 @@ def _inlined(text: str, only: str = "") -> str:
                 and len(reads_name(after, name)) == 1
                 and is_last
             ):
-                changed = ReplacedNode({name: row.value}).visit(copy.deepcopy(after))
+                changed = ReplacedNode({name: row.value}).visit(copy_tree(after))
                 if len(ast.unparse(changed)) <= MAX_WIDTH - 8:
                     function.body[index : index + 2] = [changed]
                     index = max(index - 1, 0)

@@ -8,7 +8,6 @@ parameter or a loop.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator
 
 from reprokit.core.reduce.ast_edits import (
@@ -17,6 +16,7 @@ from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
     Test,
     call_arguments,
+    copy_tree,
     node_at,
     reads_name,
     replace_node,
@@ -84,7 +84,7 @@ def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:
                 isinstance(part, ast.Call) and _is_constructor(part.func, classes.keys() - {name})
             ):
                 assert isinstance(part, ast.expr)
-                changed = copy.deepcopy(tree)
+                changed = copy_tree(tree)
                 transformer = _Constructed(name, init, part)
                 changed.body = [transformer.visit(row) for row in changed.body]
                 if transformer.count:
@@ -125,7 +125,7 @@ class _Constructed(ast.NodeTransformer):
         if values is None:
             return node
         self.count += 1
-        return ReplacedNode(values).visit(copy.deepcopy(self._part))  # type: ignore[no-any-return]
+        return ReplacedNode(values).visit(copy_tree(self._part))  # type: ignore[no-any-return]
 
 
 def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
@@ -156,12 +156,12 @@ def _attributes(tree: ast.Module) -> Iterator[ast.Module]:
             and isinstance(row.value, ast.Constant)
             and stored.count(name) == 1
         ):
-            changed = copy.deepcopy(tree)
+            changed = copy_tree(tree)
             del changed.body[index]
             yield ReplacedNode({name: row.value}).visit(changed)
     for name, assigned in values.items():
         if len(assigned) == 1 and isinstance(assigned[0], ast.Constant):
-            changed = copy.deepcopy(tree)
+            changed = copy_tree(tree)
             _Attribute(name, assigned[0]).visit(changed)
             yield changed
 
@@ -174,7 +174,7 @@ class _Attribute(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if node.attr == self._name and isinstance(node.ctx, ast.Load):
-            return copy.deepcopy(self._value)
+            return copy_tree(self._value)
         return self.generic_visit(node)
 
 
@@ -198,7 +198,7 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
                 isinstance(values[0], ast.Constant) and len({ast.dump(v) for v in values}) == 1
             )
             if is_fixed or not is_read:
-                changed = copy.deepcopy(tree)
+                changed = copy_tree(tree)
                 function = node_at(changed, path)
                 if is_read:
                     ReplacedNode({parameter.arg: values[0]}).visit(function)
@@ -218,7 +218,7 @@ def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[
     name = node.args.args[-1].arg
     if any(reads_name(row, name) for row in node.body):
         return
-    changed = copy.deepcopy(tree)
+    changed = copy_tree(tree)
     function = node_at(changed, path)
     _without_parameter(function, len(function.args.args) - 1)
     for call in ast.walk(changed):
@@ -250,7 +250,7 @@ def _without_parameter(function: ast.FunctionDef, index: int) -> None:
 def _turns(tree: ast.Module) -> Iterator[ast.Module]:
     for path, node in walk_places(tree):
         for new in _unrolled(tree, node):
-            changed = copy.deepcopy(tree)
+            changed = copy_tree(tree)
             replace_node(changed, path, new)
             yield changed
 
@@ -327,7 +327,7 @@ def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
             else ""
         )
         if name:
-            changed = copy.deepcopy(tree)
+            changed = copy_tree(tree)
             function = _method(changed.body[place], "forward")
             assert function is not None
             function.name = name
@@ -353,13 +353,13 @@ def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
         if value is None or (isinstance(row, ast.Expr) and not is_generator):
             continue
         wanted = f"next({function.name}())" if is_generator else f"{function.name}()"
-        changed = copy.deepcopy(tree)
+        changed = copy_tree(tree)
         for path, node in walk_places(tree):
             if isinstance(node, ast.Call) and ast.unparse(node) == wanted:
                 replace_node(
                     changed,
                     path,
-                    [copy.deepcopy(value.value if isinstance(value, ast.Yield) else value)],
+                    [copy_tree(value.value if isinstance(value, ast.Yield) else value)],  # type: ignore[type-var]
                 )
         if not reads_name(changed, function.name):
             changed.body = [

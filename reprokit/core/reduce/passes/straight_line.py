@@ -5,13 +5,13 @@ are unpacked at once.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Iterator
 
 from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
     Test,
     call_arguments,
+    copy_tree,
     reads_name,
     target_names,
 )
@@ -144,7 +144,7 @@ def _dicts(tree: ast.Module) -> None:
         keys: dict[object, ast.expr] = {k.value: v for k, v in pairs if isinstance(k, ast.Constant)}
         uses = reads_name(tree, name)
         looked = _Looked(name, keys)
-        changed = looked.visit(copy.deepcopy(tree))
+        changed = looked.visit(copy_tree(tree))
         if uses and looked.count == len(uses) and len(keys) == len(value.keys):
             tree.body = [n for n in changed.body if target_names(n) != name]
             return

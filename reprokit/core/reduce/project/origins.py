@@ -9,7 +9,6 @@ program that records such values, ``agent/serve/value_recorder.py`` describes th
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from reprokit.core.reduce.ast_edits import (
     NO_PROGRAM,
     Path,
     Test,
+    copy_tree,
     last_name,
     node_at,
     replace_node,
@@ -118,11 +118,11 @@ def _is_part(path: Path, edit: tuple[Path, ast.stmt | ast.expr]) -> bool:
 
 def _with_edits(tree: ast.Module, edits: Sequence[tuple[Path, ast.stmt | ast.expr]]) -> str:
     """Return the program with some nodes replaced; a loop keeps its old body, with later edits."""
-    changed = copy.deepcopy(tree)
+    changed = copy_tree(tree)
     try:
         # inner places first: a loop is replaced around the changed body
         for path, new in sorted(edits, key=lambda edit: len(edit[0]), reverse=True):
-            made = copy.deepcopy(new)
+            made = copy_tree(new)
             if isinstance(made, ast.For):
                 made.body += node_at(changed, path).body
             replace_node(changed, path, [made])
