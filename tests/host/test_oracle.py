@@ -19,7 +19,13 @@ from reprokit.core.experiments.ablation import (
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers import oracle as oracle_module
-from reprokit.host.minimize.answers.oracle import MAX_RESTARTS, BudgetExhausted, Oracle
+from reprokit.host.minimize.answers.oracle import (
+    EAGER_S,
+    MAX_RESTARTS,
+    BudgetExhausted,
+    Oracle,
+    ProbeResult,
+)
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from tests.support.candidates import WANTED, ScriptedOracle, judged
@@ -142,7 +148,7 @@ def test_a_program_that_fails_where_the_original_passes_has_a_different_failure(
     monkeypatch.setattr(oracle, "_warm", warm)
     with contextlib.closing(oracle):
         assert oracle.answer_for(PROGRAM) == same_failure.SAME and not used
-        oracle.must_pass = next(v for v in VARIANTS if v.name == 'backend="aot_eager"')
+        oracle.ways.must_pass = next(v for v in VARIANTS if v.name == 'backend="aot_eager"')
         assert oracle.answer_for(PROGRAM) == answer
     assert used == [{"compile": {"backend": "aot_eager"}}]
 
@@ -189,8 +195,36 @@ def test_candidates_are_compiled_in_the_cheapest_way(
         return judged(same_failure.SAME)
 
     monkeypatch.setattr(oracle, "_warm", warm)
-    oracle.way = variant("aot_eager")
+    oracle.ways.candidates = variant("aot_eager")
     with contextlib.closing(oracle):
         oracle.run_once(PROGRAM)
         oracle.run_once(PROGRAM, is_eager=True)
     assert used == [(False, {"compile": {"backend": "aot_eager"}}), (True, None)]
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_quick_program_has_little_time_in_eager(is_slow: bool, tmp_path: Path) -> None:
+    """A candidate with an endless loop ends early, and the first program does not."""
+    limits: list[tuple[bool, float]] = []
+
+    class Noting(LostServer):
+        def run_program(self, *arguments: Any, **more: Any) -> NoReturn:
+            _, given, is_eager, *_ = arguments
+            limits.append((is_eager, given.deadline_s))
+            raise ServerLost("the probe server ended: Killed")
+
+    server = Noting(tmp_path / "server", sys.executable, "aot")
+    server.at_once = 1
+    oracle = Oracle(tmp_path, server, WANTED, LIMITS, sys.executable)
+    with contextlib.closing(oracle):
+        oracle.begin_program(PROGRAM)
+        oracle.run_once(PROGRAM, is_eager=True)
+        found = ProbeResult(same_failure.SAME, judged(same_failure.SAME), False, is_slow)
+        oracle.accept(PROGRAM, oracle.examine(PROGRAM)[0], found)
+        oracle.run_once(PROGRAM, is_eager=True)
+        oracle.run_once(PROGRAM)
+        oracle.begin_program(PROGRAM)
+        oracle.run_once(PROGRAM, is_eager=True)
+    usual = LIMITS.deadline_s
+    later = usual if is_slow else EAGER_S
+    assert limits == [(True, usual), (True, later), (False, usual), (True, usual)]

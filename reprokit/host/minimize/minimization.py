@@ -72,8 +72,8 @@ def minimize_case(
         limits = cases.probe_limits_of(case)
         oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
-        oracle.must_pass = case.profile.last_passing
-        oracle.way = cheapest_way(case)
+        oracle.ways.must_pass = case.profile.last_passing
+        oracle.ways.candidates = cheapest_way(case)
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
@@ -172,7 +172,8 @@ def _until_proved(
         proves = time.monotonic()
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
-        oracle.limits, way, oracle.way = dataclasses.replace(usual, alone={}), oracle.way, None
+        way = oracle.ways.candidates
+        oracle.limits, oracle.ways.candidates = dataclasses.replace(usual, alone={}), None
         program = oracle.finish(
             fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
         )
@@ -199,7 +200,7 @@ def _until_proved(
         has_time = not is_budget_spent and time.monotonic() < job.ends
         may_repeat = confirm.is_elsewhere and has_time and round_number < MAX_ROUNDS - 1
         if may_repeat and oracle.keep_profile(confirm.differs_with, case.profile):
-            oracle.limits, oracle.way = usual, way
+            oracle.limits, oracle.ways.candidates = usual, way
             lost = result.text, result.level, confirm.why
             result.text, result.proof = "", None
             starts = [*job.best_with_profile(), *starts]
@@ -217,7 +218,7 @@ def _until_proved(
             break  # the program has no check of its own, and more runs do not add one
         if not is_same and (oracle.is_cold or result.proof.needs):
             break
-        oracle.limits, oracle.way = usual, way
+        oracle.limits, oracle.ways.candidates = usual, way
         if is_same:
             job.repeat_probes(rate)
         else:

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reprokit.core.experiments.ablation import EAGER, CompileVariant, ProgramAblation
+from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.answers.compile_ways import CompileWays
 from reprokit.host.minimize.answers.known_answers import KnownAnswers
 from reprokit.host.minimize.answers.speculation import Answer, Speculation
 from reprokit.host.minimize.candidate_text import (
@@ -51,6 +53,10 @@ from reprokit.host.system.progress import OperationStatus
 T = TypeVar("T")
 SLOW_EAGER_S = 1.0
 """If an eager run takes longer, later programs run eager only after they show the failure compiled.
+"""
+EAGER_S = 5.0
+"""The most seconds of later eager runs, if an eager run of the program does not take longer than
+``SLOW_EAGER_S``. A change of the condition of a loop often makes it endless.
 """
 MAX_RESTARTS = 5
 
@@ -99,7 +105,7 @@ class Oracle:
         """Adds to each program what it needs to run alone, such as the writer of its cache."""
         self.on_same: Callable[[str], None] = lambda text: None
         self._folder, self.server, self._show = folder, server, show
-        self._is_eager_slow = self._runs_compiled_first = False
+        self._is_eager_slow = self._runs_compiled_first = self._has_begun = False
         self._answers = KnownAnswers(folder / "probes.jsonl")
         self._restarts = 0
         self._unknown: set[str] = set()
@@ -108,14 +114,8 @@ class Oracle:
         self._carried: dict[str, str] = {}
         self._canonical: dict[str, str | None] = {}
         """Each text that was examined, without its layout; None if it cannot show the failure."""
-        self.must_pass: CompileVariant | None = None
-        """A backend with which each program must pass, because the original does."""
-        self.must_fail: CompileVariant | None = None
-        """A backend with which each program must fail too, because the original does."""
-        self.way: CompileVariant | None = None
-        """How candidates are compiled instead of as they say: the cheapest way that fails as the
-        original does.
-        """
+        self.ways = CompileWays()
+        """With which backends candidates are compiled."""
 
     def close(self) -> None:
         """Close the file with the answers."""
@@ -138,7 +138,7 @@ class Oracle:
         backends. A candidate has them unchanged or not at all: a smaller backend that always raises
         would show the same failure, but explain nothing.
         """
-        self._unknown = unknown_names(ast.parse(text))
+        self._unknown, self._has_begun = unknown_names(ast.parse(text)), False
         self._carried = {
             name: dumped
             for source in carried
@@ -228,6 +228,7 @@ class Oracle:
                 facts["title"] = self.last.signature.title[:200]
             self._answers.note(key, answer, **facts)
         if answer == core.SAME:
+            self._has_begun = True
             self.on_same(text)
         return answer
 
@@ -241,7 +242,7 @@ class Oracle:
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
-        plain += json.dumps([way and way.name for way in self._ways])
+        plain += json.dumps(self.ways.names)
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
@@ -254,28 +255,19 @@ class Oracle:
         )
 
     def keep_profile(self, variant: CompileVariant | None, profile: ProgramAblation) -> bool:
-        """Require of each program that it fails with a backend if the original does, and passes if
-        the original does. Return False if a backend was required before in this way.
+        """Require of each program what the original does with a backend; return False if nothing is
+        required anew.
         """
-        is_known = variant in (self.must_pass, self.must_fail) or self.must_fail is not None
-        if variant is None or variant == EAGER or is_known:
+        if not self.ways.keep_profile(variant, profile):
             return False
-        if profile.answer_of(variant.name) == core.SAME:
-            self.must_fail = variant
-        else:
-            self.must_pass = variant
         self.forget_answers()
         return True
-
-    @property
-    def _ways(self) -> tuple[CompileVariant | None, ...]:
-        return self.must_pass, self.must_fail, self.way
 
     def _has_other_profile(self, text: str, cancelled: threading.Event | None) -> bool:
         """Return whether a program fails in a way in which the original passes, or the reverse."""
         if self.is_cold or self.limits.compares:
             return False  # a location is checked for wrong results
-        for way, fails in ((self.must_pass, False), (self.must_fail, True)):
+        for way, fails in ((self.ways.must_pass, False), (self.ways.must_fail, True)):
             if way is not None:
                 judged = self._warm(text, False, cancelled=cancelled, overrides=way.overrides)
                 is_known = judged.answer != core.UNRESOLVED
@@ -295,7 +287,7 @@ class Oracle:
                 lambda program, size: warm(program, False), text, self.wanted, self.limits
             )
         if is_eager or not self.limits.compares:
-            way = None if is_eager else self.way
+            way = None if is_eager else self.ways.candidates
             return warm(text, is_eager, overrides=way.overrides if way else None)
         name = f"{RESULTS_FOLDER}-{threading.get_ident()}"
         results = self.server.folder / name  # of this thread, because several may probe
@@ -354,7 +346,9 @@ class Oracle:
         overrides: Mapping[str, Any] | None = None,
     ) -> CandidateResult:
         left_s = max(self.ends - time.monotonic(), 0.1)
-        limits = dataclasses.replace(self.limits, deadline_s=min(self.limits.deadline_s, left_s))
+        is_quick = is_eager and self._has_begun and not self._is_eager_slow
+        most_s = min(self.limits.deadline_s, EAGER_S if is_quick else math.inf)
+        limits = dataclasses.replace(self.limits, deadline_s=min(most_s, left_s))
         try:
             outcome, folder = self.server.run_program(
                 text,
@@ -378,7 +372,7 @@ class Oracle:
                 core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm)
             )
         try:
-            if outcome.is_timed_out and limits.deadline_s < self.limits.deadline_s:
+            if outcome.is_timed_out and limits.deadline_s < most_s:
                 raise BudgetExhausted  # the budget ended this run, so it has no answer
             request = candidate_request(folder / run_names.REPRO_FILE, self.python, self.limits)
             return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
