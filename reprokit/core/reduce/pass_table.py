@@ -9,6 +9,7 @@ from collections.abc import Callable
 from reprokit.core.reduce import ast_edits, readable
 from reprokit.core.reduce.passes import (
     dead_code,
+    function_arguments,
     inline_classes,
     kernel_arguments,
     statements,
@@ -26,6 +27,7 @@ PASSES: tuple[Pass, ...] = (
     ("intermediate steps", statements.bypass_calls),
     ("equal inputs", dead_code.merge_arguments),
     ("blocks", statements.unwrap_blocks),
+    ("operands", function_arguments.drop_operands),
     ("expressions", statements.simplify_expressions),
     ("names of libraries", dead_code.drop_libraries),
     ("loops", inline_classes.unroll_loops),
@@ -34,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     ("names that nothing reads", dead_code.drop_unused),
     ("arguments of a kernel", kernel_arguments.drop_kernel_arguments),
     ("public names", readable.public_names),
+    ("functions as lambdas", function_arguments.write_lambdas),
     ("a straight line", straight_line.straighten_program),
 )
 """The passes that are repeated until none of them changes the program.
