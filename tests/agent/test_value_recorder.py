@@ -50,8 +50,10 @@ def test_tensors_and_plain_values_are_described() -> None:
         torch.zeros(2, dtype=torch.complex64),
         torch.zeros(2, 2).to_sparse(),
         np.array(["text"]),
+        "/data/my project",
+        ["a", "/data/my project"],
     ],
-    ids="object nan text objects list parameter empty complex sparse texts".split(),
+    ids="object nan text objects list parameter empty complex sparse texts path paths".split(),
 )
 def test_what_no_expression_makes_has_no_description(value: Any) -> None:
     """Objects, long values, subclasses of a tensor and other layouts."""
@@ -65,6 +67,7 @@ def test_a_recording_program_records_its_loop(
     monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
     monkeypatch.setattr(value_recorder, "_known", {})
     monkeypatch.setattr(value_recorder, "_counts", {})
+    monkeypatch.setattr(value_recorder, "_ran", set())
     program = (
         "import torch, json\n"
         "size = json.loads('4')\n"
@@ -79,3 +82,89 @@ def test_a_recording_program_records_its_loop(
     assert count == 3 and variables["step"] == {"is_index": True} and variables["name"] == {}
     assert variables["x"]["shape"] == [4]
     assert {"literal": "4"} in recorded.values.values()
+
+
+BLOCKS = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.size = 2
+    def extra_repr(self):
+        return "unused"
+    def forward(self, x):
+        if self.training and x.dim() > 1:
+            x = x + 1
+        elif x.dim() > 5:
+            raise ValueError(x)
+        else:
+            x = x + 3
+        return x
+
+def helper(x):
+    return x
+def report(x):
+    return helper(x)
+model = torch.compile(Model(), backend="eager")
+hook = report
+for step in range(0):
+    print(step)
+else:
+    step = 5
+try:
+    y = model(torch.ones(2, 2))
+except ValueError:
+    y = report(step)
+while y is None:
+    y = helper(step)
+print(y)
+"""
+
+
+def test_blocks_that_never_run_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch takes the place of its statement, and a function that is named keeps its head."""
+    monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(value_recorder, "_ran", set())
+    monkeypatch.setattr(origins, "RECORDER_MODULE", "reprokit.agent.serve.value_recorder")
+    exec(origins.recording_program(BLOCKS), {})
+    rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
+    tried: list[str] = []
+
+    def test(text: str) -> bool:
+        tried.append(text)
+        return True
+
+    text = origins.cut_program(BLOCKS, origins.read_values(rows), test)
+    assert (
+        text
+        == """import torch
+
+class Model(torch.nn.Module):
+
+    def __init__(self):
+        super().__init__()
+        self.size = 2
+
+    def forward(self, x):
+        x = x + 1
+        return x
+
+def helper(x):
+    pass
+
+def report(x):
+    pass
+model = torch.compile(Model(), backend='eager')
+hook = report
+step = 5
+try:
+    y = model(torch.ones(2, 2))
+finally:
+    pass
+print(y)
+"""
+        and len(tried) == 1
+    )

@@ -1,4 +1,5 @@
-"""Describe the values that a program reads from outside, for ``core/reduce/project/origins.py``.
+"""Note which blocks of a program run, and describe the values that it reads from outside, for
+``core/reduce/project/origins.py``.
 
 A copy of the program calls it with each value. A description has metadata, and for plain values of
 Python their text. It is written as soon as it is known, one JSON object a line.
@@ -17,12 +18,20 @@ MAX_TEXT = 200
 MAX_ITEMS = 16
 _known: dict[Any, Any] = {}
 _counts: dict[int, int] = {}
+_ran: set[int] = set()
 
 
 def value(number: int, one: Any, /) -> Any:
     """Note a value, and return it."""
     _note(("value", number), describe(one))
     return one
+
+
+def ran(number: int, /) -> None:
+    """Note that a block runs."""
+    if number not in _ran:
+        _ran.add(number)
+        _write({"what": "ran", "number": number})
 
 
 def started(number: int, /) -> None:
@@ -53,6 +62,7 @@ def _description(one: Any) -> dict[str, Any]:
     if one is None or type(one) in (bool, int, float, str):
         text = repr(one)
         is_written = len(text) <= MAX_TEXT and text not in ("nan", "inf", "-inf")
+        is_written &= type(one) is not str or not os.path.isabs(one)  # a file of this machine
         return {"literal": text} if is_written else {}
     if type(one) in (list, tuple) and len(one) <= MAX_ITEMS:
         parts = [_description(part) for part in one]

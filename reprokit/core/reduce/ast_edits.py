@@ -167,8 +167,7 @@ def replace_node(tree: ast.AST, path: Path, new: list[Any]) -> None:
         return
     rows = getattr(owner, field)
     rows[index : index + 1] = new
-    if field == "body" and not rows and not isinstance(owner, ast.Module):
-        rows.append(ast.Pass())
+    _fill_block(owner, field, rows)
 
 
 def without_node(tree: ast.Module, gone: list[Path]) -> None:
@@ -180,10 +179,14 @@ def without_node(tree: ast.Module, gone: list[Path]) -> None:
             continue
         rows = getattr(owner, field)
         del rows[index]
-        if field == "body" and not rows and not isinstance(owner, ast.Module):
-            rows.append(ast.Pass())
-        if isinstance(owner, ast.Try) and not owner.handlers and not owner.finalbody:
-            owner.finalbody = [ast.Pass()]
+        _fill_block(owner, field, rows)
+
+
+def _fill_block(owner: ast.AST, field: str, rows: list[ast.stmt]) -> None:
+    if field == "body" and not rows and not isinstance(owner, ast.Module):
+        rows.append(ast.Pass())
+    if isinstance(owner, ast.Try) and not owner.handlers and not owner.finalbody:
+        owner.finalbody = [ast.Pass()]
 
 
 def calls_of(tree: ast.Module, name: str) -> Iterator[ast.Call]:

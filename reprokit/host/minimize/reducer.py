@@ -17,7 +17,7 @@ from reprokit.core.reduce import assertions, readable, subsets
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
 from reprokit.core.reduce.passes import statements
-from reprokit.host.minimize import apply_passes, outside_values
+from reprokit.host.minimize import apply_passes, cut_by_run
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.answers.speculation import Answer, has_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
@@ -160,7 +160,7 @@ class Reducer:
                         text = plain
                         oracle.require_words([*oracle.words, "backend="])
                 if start.level == "source":
-                    text = outside_values.replace_outside_values(text, oracle)
+                    text = cut_by_run.cut_by_run(text, oracle)
                 text = apply_passes.apply_passes(text, oracle, self._note)
                 is_done = True
                 self._settle_seed(text)

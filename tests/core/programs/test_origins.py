@@ -39,7 +39,7 @@ def test_a_loop_over_data_becomes_a_loop_over_tensors() -> None:
     not read any more.
     """
     recorded = loop_of(3, step={"is_index": True}, x=TENSOR)
-    text = origins.replace_origins(PROGRAM, recorded, accept("f(x)"))
+    text = origins.cut_program(PROGRAM, recorded, accept("f(x)"))
     assert "for step in range(3):\n    x = torch.randn(8, 4)\n    y = f(x)" in text
 
 
@@ -65,7 +65,7 @@ def test_a_value_is_written_from_its_metadata(described: dict[str, object], expe
     """No value of the user's data is written, except plain Python values."""
     program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
     recorded = origins.RecordedValues({0: described}, {})
-    text = origins.replace_origins(program, recorded, accept("torch.compile"))
+    text = origins.cut_program(program, recorded, accept("torch.compile"))
     assert f"x = {expected}\n" in text
 
 
@@ -74,11 +74,11 @@ def test_a_value_that_cannot_be_written_stays(described: dict[str, object] | Non
     """An object, a value that differs from call to call, and damaged rows leave the program."""
     program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
     recorded = origins.RecordedValues({0: described} if described is not None else {}, {})
-    assert origins.replace_origins(program, recorded, lambda text: True) == program
+    assert origins.cut_program(program, recorded, lambda text: True) == program
 
 
 def test_only_what_the_failure_allows_is_replaced() -> None:
-    """If not all values at once, each is tried; what is inside of a replaced expression is not."""
+    """If not all values at once, each half is tried; what is inside of a replaced expression is not."""
     program = "import torch, data\nx = data.a(data.b())\ny = data.c()\nf(x, y)\n"
     tried: list[str] = []
 
@@ -87,15 +87,29 @@ def test_only_what_the_failure_allows_is_replaced() -> None:
         return "data.c()" in text
 
     every = {number: {"literal": str(number)} for number in range(8)}
-    text = origins.replace_origins(program, origins.RecordedValues(every, {}), test)
+    text = origins.cut_program(program, origins.RecordedValues(every, {}), test)
     assert "x = 0\n" in text and "y = data.c()" in text
     assert not any("data.a(" in one and "data.b()" not in one for one in tried)
 
 
+def test_one_value_that_is_needed_costs_few_probes() -> None:
+    """Of 32 values one must stay; the others are replaced by halves."""
+    rows = "".join(f"x{i} = data.get({i})\n" for i in range(32))
+    tried: list[str] = []
+
+    def test(text: str) -> bool:
+        tried.append(text)
+        return "data.get(21)" in text
+
+    every = {number: {"literal": "1"} for number in range(100)}
+    program = f"import torch, data\n{rows}torch.compile(torch.sin)(x1)\n"
+    text = origins.cut_program(program, origins.RecordedValues(every, {}), test)
+    assert text.count("data.get(") == 1 and "x21 = data.get(21)" in text
+    assert len(tried) <= 14  # one at a time: 32
+
+
 def test_compiled_code_is_not_recorded() -> None:
-    """The recorder is called outside of classes and compiled functions, and not with their
-    results.
-    """
+    """No value of a class or a compiled function is recorded, nor one of their results."""
     program = """
 from __future__ import annotations
 import json, torch
@@ -116,7 +130,8 @@ main()
     copy = origins.recording_program(program)
     assert copy.startswith("from __future__ import annotations\n")
     compiled = copy[copy.index("class Model") : copy.index("def read")]
-    assert origins.RECORDER not in compiled
+    assert f"{origins.RECORDER}.value" not in compiled
+    assert compiled.count(f"{origins.RECORDER}.ran") == 2
     assert f"model({origins.RECORDER}.value(" in copy and "y.sum()" in copy
 
 
@@ -130,7 +145,7 @@ def test_a_program_of_torch_alone_has_nothing_to_record() -> None:
 def test_a_loop_with_many_iterations_stays(count: int) -> None:
     """A loop that did not run, or ran too often to be repeated in a repro, is not changed."""
     recorded = loop_of(count, step={"is_index": True}, x=TENSOR)
-    assert origins.replace_origins(PROGRAM, recorded, lambda text: True) == PROGRAM
+    assert origins.cut_program(PROGRAM, recorded, lambda text: True) == PROGRAM
 
 
 def test_a_later_row_replaces_an_earlier_one() -> None:

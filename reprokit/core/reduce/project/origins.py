@@ -1,15 +1,16 @@
-"""Replace what a program reads from outside by literals and tensors of the same metadata.
+"""Cut a program by what one run records: blocks that never ran are left out, and what comes from
+outside becomes literals and tensors of the same metadata.
 
 A value comes from outside if it depends on a module other than torch, or on a call that reads: a
 file, a data loader, a tokenizer, the command line. :func:`recording_program` makes a copy of a
 program that records such values, ``agent/serve/value_recorder.py`` describes them in a run, and
-:func:`replace_origins` tries to put constants in their place.
+:func:`cut_program` tries to put constants in their place.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +18,14 @@ from reprokit.core.reduce.ast_edits import (
     NO_PROGRAM,
     Path,
     Test,
-    copy_tree,
     last_name,
     node_at,
     replace_node,
     text_of,
     walk_places,
 )
-from reprokit.core.reduce.project import entry_text
+from reprokit.core.reduce.project import blocks, entry_text
+from reprokit.core.reduce.project.chosen_edits import ChosenEdits, Edit
 
 RECORDER = "_reprokit_values"
 """The name by which the copy of the program calls the recorder."""
@@ -35,6 +36,8 @@ PLAIN = frozenset("torch math __future__ typing dataclasses functools collection
 """Modules that read nothing."""
 OF_TENSORS = frozenset({"item", "tolist", "numpy"})
 """Methods whose results are values of a tensor, which are not written."""
+MIN_BLOCKS = 6
+"""With fewer blocks, a program without values from outside is not run for them."""
 MAX_REPEATS = 64
 """The most iterations of a loop over values from outside; a loop with more is not changed."""
 
@@ -47,15 +50,20 @@ class RecordedValues:
     """The description of a value that was alike at each evaluation."""
     loops: Mapping[int, tuple[int, Mapping[str, Mapping[str, Any]]]]
     """The iterations of a loop, and the description of each variable that it assigns."""
+    ran: frozenset[int] = frozenset()
+    """The blocks that ran, by their numbers in ``blocks.blocks_of``; empty if none was recorded."""
 
 
 def recording_program(text: str) -> str:
-    """Return a copy of a program that records its values from outside; empty if it has none."""
+    """Return a copy of a program that records its values from outside and the blocks that run;
+    empty if it has no such value and too few blocks.
+    """
     tree = ast.parse(text)
     names = _outside_names(tree)
     loops = list(_loops(tree, names))
     places = list(_expressions(tree, names))
-    if not places and not loops:
+    every = [block for _, _, block in blocks.blocks_of(tree)]
+    if not places and not loops and len(every) < MIN_BLOCKS:
         return ""
     # the innermost first, and bodies of loops last, so that the paths stay valid
     for number, path in reversed(list(enumerate(places))):
@@ -70,6 +78,9 @@ def recording_program(text: str) -> str:
         begins = ast.Call(_recorder("started"), [ast.Constant(number)], [])
         # it returns None, so the loop goes over its own values
         loop.iter = ast.BoolOp(ast.Or(), [begins, loop.iter])
+    for number, block in enumerate(every):
+        call = ast.Call(_recorder("ran"), [ast.Constant(number)], [])
+        block.insert(0, ast.Expr(call))
     head = entry_text.head_of(tree)
     package, _, module = RECORDER_MODULE.rpartition(".")
     start = ast.ImportFrom(package, [ast.alias(module, RECORDER)], 0)
@@ -77,58 +88,31 @@ def recording_program(text: str) -> str:
     return text_of(tree)
 
 
-def replace_origins(text: str, recorded: RecordedValues, test: Test) -> str:
-    """Return the program with as many of its values from outside replaced as ``test`` allows.
+def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
+    """Return the program without blocks that never ran, and with as many of its values from outside
+    replaced as ``test`` allows.
 
-    All of them are tried at once, then one after another, the loops and the outermost expressions
-    first.
+    The outermost expressions and the loops are tried first: all at once, then by halves.
     """
     tree = ast.parse(text)
     names = _outside_names(tree)
-    edits: list[tuple[Path, ast.stmt | ast.expr]] = []
+    edits: list[Edit] = []
     for number, path in enumerate(_loops(tree, names)):
         if number in recorded.loops:
             loop = _plain_loop(node_at(tree, path), recorded.loops[number])
-            edits += [(path, loop)] if loop is not None else []
+            edits += [Edit(path, loop, kept="body")] if loop is not None else []
     for number, path in enumerate(_expressions(tree, names)):
         if (value := _expression_of(recorded.values.get(number))) is not None:
-            edits.append((path, value))
-    kept: list[tuple[Path, ast.stmt | ast.expr]] = []
-    outer = [e for e in edits if not any(_is_part(e[0], other) for other in edits)]
-    if len(outer) > 1 and test(_with_edits(tree, outer)):
-        kept = outer
-    for edit in edits:
-        if edit in kept or any(_is_part(edit[0], other) for other in kept):
-            continue
-        new = _with_edits(tree, [*kept, edit])
-        if new and test(new):
-            kept.append(edit)
-    return _with_edits(tree, kept) if kept else text
-
-
-def _is_part(path: Path, edit: tuple[Path, ast.stmt | ast.expr]) -> bool:
-    """Return whether a place is in an expression that is replaced, or in the head of a loop that
-    is.
-    """
-    whole, new = edit
-    rest = path[len(whole) :]
-    is_below = bool(rest) and path[: len(whole)] == whole
-    return is_below and not (isinstance(new, ast.For) and rest[0][0] == "body")
-
-
-def _with_edits(tree: ast.Module, edits: Sequence[tuple[Path, ast.stmt | ast.expr]]) -> str:
-    """Return the program with some nodes replaced; a loop keeps its old body, with later edits."""
-    changed = copy_tree(tree)
-    try:
-        # inner places first: a loop is replaced around the changed body
-        for path, new in sorted(edits, key=lambda edit: len(edit[0]), reverse=True):
-            made = copy_tree(new)
-            if isinstance(made, ast.For):
-                made.body += node_at(changed, path).body
-            replace_node(changed, path, [made])
-        return text_of(changed)
-    except NO_PROGRAM:
-        return ""
+            edits.append(Edit(path, value))
+    chosen = ChosenEdits(tree, test)
+    if recorded.ran:
+        chosen.add_most(blocks.edits_without(tree, recorded.ran))
+    tried: list[Edit] = []
+    while rest := [e for e in edits if not e.is_in(chosen.edits) and e not in tried]:
+        outer = [e for e in rest if not e.is_in(rest)]
+        chosen.add_most(outer)
+        tried += outer
+    return chosen.text or text
 
 
 def _recorder(name: str) -> ast.expr:
@@ -265,16 +249,19 @@ def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
     values: dict[int, Mapping[str, Any]] = {}
     variables: dict[int, dict[str, Mapping[str, Any]]] = {}
     counts: dict[int, int] = {}
+    ran: set[int] = set()
     for row in rows:
         number = int(row["number"])
-        if row["what"] == "value":
+        if row["what"] == "ran":
+            ran.add(number)
+        elif row["what"] == "value":
             values[number] = row["described"]
         elif row["what"] == "loop":
             variables.setdefault(number, {})[str(row["name"])] = row["described"]
         else:
             counts[number] = int(row["count"])
     loops = {number: (count, variables.get(number, {})) for number, count in counts.items()}
-    return RecordedValues(values, loops)
+    return RecordedValues(values, loops, frozenset(ran))
 
 
 def _expression_of(described: Mapping[str, Any] | None) -> ast.expr | None:

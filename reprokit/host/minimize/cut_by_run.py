@@ -1,4 +1,4 @@
-"""Replace what a program reads from outside, so that it can run alone."""
+"""Cut a program by what one run of it in eager records."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ RECORDING_S = 60.0
 """The most seconds for the run in eager that records the values."""
 
 
-def replace_outside_values(text: str, oracle: Oracle) -> str:
-    """Return the program with constants in place of values from outside, if it still fails alike.
+def cut_by_run(text: str, oracle: Oracle) -> str:
+    """Return the program without blocks that never run, and with constants in place of values from
+    outside, if it still fails alike.
 
     Raises:
         BudgetExhausted: the budget ended.
     """
-    oracle.status.trying = "which of its data it needs"
+    oracle.status.trying = "which of its blocks and data it needs"
     with host_log.suppress(*ast_edits.NO_PROGRAM):
         recorded = _record_values(text, oracle)
         if recorded is not None:
             return oracle.search(
-                lambda answer: origins.replace_origins(
+                lambda answer: origins.cut_program(
                     text, recorded, lambda new: answer(new) == same_failure.SAME
                 )
             )
@@ -35,16 +36,20 @@ def replace_outside_values(text: str, oracle: Oracle) -> str:
 
 
 def _record_values(text: str, oracle: Oracle) -> origins.RecordedValues | None:
-    """Run a program in eager, and return its values from outside; None if it has none."""
+    """Run a program in eager, and return what it recorded; None if there is nothing to record."""
     program = origins.recording_program(text)
     if not program:
         return None
     server, folder = oracle.server, None
     limits = dataclasses.replace(oracle.limits, deadline_s=RECORDING_S)
     try:
-        _, folder = server.run_program(program, limits, is_eager=True)
+        outcome, folder = server.run_program(program, limits, is_eager=True)
         rows = files.read_text(folder / run_names.OUTSIDE_VALUES_FILE).splitlines()
-        return origins.read_values(filter(None, map(files.parse_json_object, rows)))
+        recorded = origins.read_values(filter(None, map(files.parse_json_object, rows)))
+        # a run that ended early says nothing about the blocks after it
+        return (
+            recorded if outcome.exit_status == 0 else dataclasses.replace(recorded, ran=frozenset())
+        )
     except (ServerLost, *ast_edits.NO_PROGRAM) as problem:
         host_log.log_ignored(problem)
         return None
