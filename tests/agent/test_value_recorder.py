@@ -84,6 +84,34 @@ def test_a_recording_program_records_its_loop(
     assert {"literal": "4"} in recorded.values.values()
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([torch.zeros(4, 2), torch.zeros(3, 2)], {"shape": [4, 2]}),
+        ([torch.tensor([3, 40]), torch.tensor([0, 9])], {"range": [0, 8]}),
+        ([torch.tensor([-9, 0]), torch.tensor([-3, 2])], {"range": [-2, 0]}),
+        ([torch.tensor([-9]), torch.tensor([-3])], None),
+        ([torch.zeros(4), torch.zeros(4, 1)], None),
+        ([torch.zeros(4), torch.zeros(4, dtype=torch.int64)], None),
+        ([3, 4], None),
+    ],
+)
+def test_tensors_that_differ_are_described_together(
+    values: list[Any],
+    expected: dict[str, Any] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last batch is smaller, and labels differ; both stay valid as one description."""
+    monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(value_recorder, "_known", {})
+    for one in values:
+        value_recorder.value(0, one)
+    rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
+    described = origins.read_values(rows).values[0]
+    assert described == ({} if expected is None else {**described, **expected})
+
+
 BLOCKS = """
 import torch
 

@@ -106,9 +106,30 @@ def _note(key: Any, described: dict[str, Any]) -> None:
     elif _known[key] in (described, {}):
         return
     else:
-        described = _known[key] = {}  # it differs from one evaluation to the next
+        merged = _merged(_known[key], described)
+        if merged == _known[key]:
+            return
+        described = _known[key] = merged
     what, number, *name = key
     _write({"what": what, "number": number, "name": "".join(name), "described": described})
+
+
+def _merged(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a value that differs from one evaluation to the next.
+
+    A tensor has the first shape, such as that of all batches but the last, and the smaller range.
+    It is empty for values that differ in more.
+    """
+    changes = {name for name in first.keys() | later.keys() if first.get(name) != later.get(name)}
+    if not changes <= {"shape", "range"} or len(first["shape"]) != len(later["shape"]):
+        return {}
+    merged = dict(first)
+    if "range" in changes:
+        (low, high), (other_low, other_high) = first["range"], later["range"]
+        merged["range"] = low, high = [max(low, other_low), min(high, other_high)]
+        if low > high:
+            return {}
+    return merged
 
 
 def _write(row: dict[str, Any]) -> None:

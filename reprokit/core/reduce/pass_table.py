@@ -12,6 +12,7 @@ from reprokit.core.reduce.passes import (
     function_arguments,
     inline_classes,
     kernel_arguments,
+    names,
     statements,
     straight_line,
 )
@@ -20,6 +21,8 @@ Pass = tuple[str, Callable[[str, ast_edits.Test], str]]
 """A name for the status line, and a function of a program and a test that returns a program."""
 PASSES: tuple[Pass, ...] = (
     ("a straight line", straight_line.straighten_program),
+    ("names that nothing reads", dead_code.drop_unused),
+    ("names and what reads them", names.drop_names),
     ("names that nothing reads", dead_code.drop_unused),
     ("sizes of the model", statements.shrink_knobs),
     ("submodules alone", inline_classes.inline_submodules),

@@ -5,6 +5,7 @@ are unpacked at once.
 from __future__ import annotations
 
 import ast
+import symtable
 from collections.abc import Callable, Iterator
 
 from reprokit.core.reduce.ast_edits import (
@@ -16,10 +17,14 @@ from reprokit.core.reduce.ast_edits import (
     target_names,
 )
 
+MAX_INLINED = 20
+"""Functions that are inlined at once."""
+
 
 def straighten_program(text: str, test: Test) -> str:
     """Inline factories and unpack tuples, and keep each step for which the predicate holds."""
     for step in (
+        _all_called_once,
         _called_once,
         _tuples,
         _dicts,
@@ -40,15 +45,21 @@ def straighten_program(text: str, test: Test) -> str:
     return text
 
 
-def _safely(step: Callable[[ast.Module], None], text: str) -> str:
+def _safely(step: Callable[[ast.Module], object], text: str) -> str:
     tree = ast.parse(text)
     step(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def _called_once(tree: ast.Module) -> None:
+def _all_called_once(tree: ast.Module) -> None:
+    for _ in range(MAX_INLINED):
+        if not _called_once(tree):
+            break
+
+
+def _called_once(tree: ast.Module) -> bool:
     """Replace ``model, args = make()`` and ``main()`` by the body of the function, if nothing else
-    calls it.
+    calls it. Return whether one was replaced.
     """
     for index, node in enumerate(tree.body):
         call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
@@ -77,14 +88,7 @@ def _called_once(tree: ast.Module) -> None:
         stored = {
             n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         } | values.keys()
-        known = {
-            n.id
-            for r in tree.body
-            if r is not function
-            for n in ast.walk(r)
-            if isinstance(n, ast.Name)
-        }
-        if stored & known:
+        if stored & _global_names([row for row in tree.body if row is not function]):
             continue
         new: list[ast.stmt] = [
             ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in values.items()
@@ -100,7 +104,22 @@ def _called_once(tree: ast.Module) -> None:
             new += rows
         tree.body[index : index + 1] = new
         tree.body.remove(function)
-        return
+        return True
+    return False
+
+
+def _global_names(rows: list[ast.stmt]) -> set[str]:
+    """Return the names of a module's variables, also of those that only functions read."""
+    found: set[str] = set()
+    tables = [
+        symtable.symtable(ast.unparse(ast.fix_missing_locations(ast.Module(rows, []))), "", "exec")
+    ]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        is_module = table.get_type() == "module"
+        found |= {s.get_name() for s in table.get_symbols() if is_module or s.is_global()}
+    return found
 
 
 def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -1,0 +1,165 @@
+"""Remove a name with all that reads it: one change where statements alone would fail one by one.
+
+A statement cannot go before those that read its result, so leaving out ``optimizer = ...`` alone
+ends in a NameError. This pass leaves it out together with ``optimizer.step()`` and with what is
+computed of it, as a slice of the program without that name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from reprokit.core.reduce.ast_edits import NO_PROGRAM, Test, copy_tree, text_of
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+_NESTED = (*_SCOPES, ast.ClassDef)
+
+
+def drop_names(text: str, test: Test) -> str:
+    """Remove each variable and attribute with all that reads it, those with the most text first."""
+    refused: set[tuple[str, str]] = set()
+    while True:
+        proposals: list[tuple[int, tuple[str, str], str]] = []
+        tree = ast.parse(text)
+        for where, name in _names_of(tree):
+            if (where, name) not in refused:
+                new = _without(tree, where, name)
+                proposals += [(len(new), (where, name), new)] if new else []
+        for _, key, new in sorted(proposals):
+            refused.add(key)
+            if len(new) < len(text) and test(new):
+                text = new
+                break
+        else:
+            return text
+
+
+def _names_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each assigned variable with its scope, and each attribute with an empty scope."""
+    found = dict.fromkeys(
+        (scope.name if not isinstance(scope, ast.Module) else ".", name)
+        for scope in ast.walk(tree)
+        if isinstance(scope, _SCOPES)
+        for name in _stored(_own(scope.body))
+        if not name.startswith(".")
+    )
+    yield from found
+    yield from dict.fromkeys(
+        ("", name) for name in _stored(list(ast.walk(tree))) if name.startswith(".")
+    )
+
+
+def _stored(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the variables that nodes assign, and with a dot the attributes and fields."""
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield f".{node.attr}"
+        elif isinstance(node, ast.ClassDef):
+            for row in node.body:
+                if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name):
+                    yield f".{row.target.id}"
+
+
+def _own(rows: list[ast.stmt]) -> list[ast.AST]:
+    """Return the nodes of statements, without those of nested functions and classes."""
+    found: list[ast.AST] = []
+    waiting: list[ast.AST] = list(rows)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, _NESTED):
+            found.append(node)
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
+def _without(tree: ast.Module, where: str, name: str) -> str:
+    """Return the program without a name; empty if the call of torch.compile would go with it."""
+    changed = copy_tree(tree)
+    cut = _Cut({name} if not where else set())
+    scopes = [n for n in ast.walk(changed) if isinstance(n, (*_SCOPES, ast.ClassDef))]
+    gone: dict[int, set[str]] = {
+        id(scope): {name} if where == getattr(scope, "name", ".") else set() for scope in scopes
+    }
+    while True:
+        before = len(cut.attributes) + sum(map(len, gone.values()))
+        for scope in scopes:
+            cut.names, cut.is_class = gone[id(scope)], isinstance(scope, ast.ClassDef)
+            scope.body = cut.block(scope.body)
+            if not scope.body and not isinstance(scope, ast.Module):
+                scope.body = [ast.Pass()]
+        if before == len(cut.attributes) + sum(map(len, gone.values())):
+            break
+    if cut.is_compiled:
+        return ""
+    try:
+        return text_of(changed)
+    except NO_PROGRAM:
+        return ""
+
+
+class _Cut:
+    """Leaves out the statements that name what is gone."""
+
+    def __init__(self, attributes: set[str]) -> None:
+        self.attributes = attributes
+        self.names: set[str] = set()
+        """The variables that are gone in this scope."""
+        self.is_class = False
+        self.is_compiled = False
+        """Whether a call of torch.compile would be left out."""
+
+    def block(self, rows: list[ast.stmt]) -> list[ast.stmt]:
+        """Return the statements of a block that stay."""
+        kept: list[ast.stmt] = []
+        for row in rows:
+            kept += self._kept(row)
+        return kept
+
+    def _kept(self, row: ast.stmt) -> list[ast.stmt]:
+        if isinstance(row, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            return [row]
+        if isinstance(row, ast.AnnAssign) and self.is_class:
+            field = f".{row.target.id}" if isinstance(row.target, ast.Name) else ""
+            return [] if field in self.attributes else [row]
+        heads: list[ast.AST] = [n for n in ast.iter_child_nodes(row) if not _is_block(n)]
+        is_gone = any(self._names_gone(head) for head in heads)
+        for field in ("body", "orelse", "finalbody"):
+            if inner := getattr(row, field, None):
+                setattr(row, field, self.block(inner))
+        for handler in getattr(row, "handlers", ()):
+            handler.body = self.block(handler.body) or [ast.Pass()]
+        if is_gone:
+            self._lose(row)
+            if isinstance(row, (ast.If, ast.With, ast.For)):
+                return list(row.body)
+            return []
+        if hasattr(row, "body") and not row.body:
+            return list(getattr(row, "finalbody", ()))
+        return [row]
+
+    def _names_gone(self, head: ast.AST) -> bool:
+        for node in ast.walk(head):
+            if isinstance(node, ast.Name) and node.id in self.names:
+                return True
+            if isinstance(node, ast.Attribute) and f".{node.attr}" in self.attributes:
+                return True
+            if isinstance(node, ast.keyword) and f".{node.arg}" in self.attributes:
+                return True
+        return False
+
+    def _lose(self, row: ast.stmt) -> None:
+        """Note the names that a statement assigned, which nothing may read any more."""
+        heads = [n for n in ast.iter_child_nodes(row) if not _is_block(n)]
+        nodes = [node for head in heads for node in ast.walk(head)]
+        for name in _stored(nodes):
+            (self.attributes if name.startswith(".") else self.names).add(name)
+        if any(isinstance(n, ast.Attribute) and n.attr == "compile" for n in nodes):
+            self.is_compiled = True
+
+
+def _is_block(node: ast.AST) -> bool:
+    return isinstance(node, (ast.stmt, ast.ExceptHandler))
