@@ -34,6 +34,8 @@ def test_tensors_and_plain_values_are_described() -> None:
     assert describe(torch.tensor([-5, 0]))["range"] == [-4, 0]
     assert describe(torch.zeros(3, dtype=torch.int64))["range"] == [0, 0]
     assert describe([1, None, "a"]) == {"literal": "[1, None, 'a']"}
+    settings = {"model": {"sizes": [1, 2], "name": "mixer"}, "rate": 0.1}
+    assert describe(settings) == {"literal": repr(settings)}
     assert describe(True) == {"literal": "True"}
 
 
@@ -52,8 +54,9 @@ def test_tensors_and_plain_values_are_described() -> None:
         np.array(["text"]),
         "/data/my project",
         ["a", "/data/my project"],
+        {"data": {"path": "/data/my project"}},
     ],
-    ids="object nan text objects list parameter empty complex sparse texts path paths".split(),
+    ids="object nan text objects list parameter empty complex sparse texts path paths settings".split(),
 )
 def test_what_no_expression_makes_has_no_description(value: Any) -> None:
     """Objects, long values, subclasses of a tensor and other layouts."""

@@ -15,6 +15,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize import cases, locate, minimization
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs.proof import Proof
@@ -101,7 +102,7 @@ def test_a_reduction_whose_budget_ends_keeps_the_best_program(
     """It is proved once, and the user reads how to go on."""
 
     def answer(oracle: Oracle, text: str) -> str:
-        oracle.ends = 0.0
+        oracle.budget = Budget(-1.0)
         return same_failure.SAME
 
     result, proofs = minimize(tmp_path, monkeypatch, "exception", WANTED, answer)
@@ -116,7 +117,7 @@ def test_a_budget_that_ends_before_the_first_failure_gives_no_program(
     """Nothing is proved."""
 
     def answer(oracle: Oracle, text: str) -> str:
-        oracle.ends = 0.0
+        oracle.budget = Budget(-1.0)
         return same_failure.PASSES
 
     result, proofs = minimize(tmp_path, monkeypatch, "exception", WANTED, answer)

@@ -19,6 +19,7 @@ from reprokit.core.experiments.ablation import (
 from reprokit.core.judge import same_failure
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers import oracle as oracle_module
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import (
     EAGER_S,
     MAX_RESTARTS,
@@ -88,7 +89,7 @@ def test_the_end_of_the_budget_is_no_answer_for_a_flaky_failure(tmp_path: Path) 
     """A program that passed in too few runs is run again when there is a budget."""
 
     def answer(text: str) -> str:
-        oracle.ends = 0.0 if len(oracle.ran) == 2 else float("inf")
+        oracle.budget = Budget(-1.0) if len(oracle.ran) == 2 else Budget()
         return same_failure.PASSES
 
     oracle = ScriptedOracle(tmp_path, answer)
@@ -97,7 +98,7 @@ def test_the_end_of_the_budget_is_no_answer_for_a_flaky_failure(tmp_path: Path) 
         with pytest.raises(BudgetExhausted):
             oracle.answer_for(PROGRAM)
         assert len(oracle.ran) == 2
-        oracle.ends = float("inf")
+        oracle.budget = Budget()
         assert oracle.answer_for(PROGRAM) == same_failure.PASSES
     assert len(oracle.ran) == 2 + same_failure.repeats_for(0.5)
 

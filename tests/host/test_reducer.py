@@ -11,6 +11,7 @@ import pytest
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import BudgetExhausted
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.reducer import FLAKY_TRIES, Reducer
@@ -75,7 +76,7 @@ def test_a_fresh_process_is_not_always_tried(level: str, tmp_path: Path) -> None
     fresh: list[str] = []
 
     def forked(text: str) -> str:
-        oracle.ends = 0.0 if level == "source" else float("inf")
+        oracle.budget = Budget(-1.0 if level == "source" else 60.0)
         return OTHER
 
     oracle = ScriptedOracle(tmp_path, forked, lambda text: fresh.append(text) or SAME)
@@ -159,7 +160,7 @@ def test_the_end_of_the_budget_ends_a_pass(tmp_path: Path) -> None:
     """It is not taken for a defect of reprokit, and the best program so far is kept."""
 
     def answer(text: str) -> str:
-        oracle.ends = 0.0
+        oracle.budget = Budget(-1.0)
         return SAME
 
     oracle = ScriptedOracle(tmp_path, answer)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...core.shared.contract import run_names
 
-MAX_TEXT = 200
+MAX_TEXT, MAX_CONTAINER_TEXT = 200, 600
 MAX_ITEMS = 16
 _known: dict[Any, Any] = {}
 _counts: dict[int, int] = {}
@@ -64,10 +64,11 @@ def _description(one: Any) -> dict[str, Any]:
         is_written = len(text) <= MAX_TEXT and text not in ("nan", "inf", "-inf")
         is_written &= type(one) is not str or not os.path.isabs(one)  # a file of this machine
         return {"literal": text} if is_written else {}
-    if type(one) in (list, tuple) and len(one) <= MAX_ITEMS:
-        parts = [_description(part) for part in one]
-        if all("literal" in part for part in parts) and len(text := repr(one)) <= MAX_TEXT:
-            return {"literal": text}
+    if type(one) in (list, tuple, dict) and len(one) <= MAX_ITEMS:
+        parts = [*one, *one.values()] if type(one) is dict else one
+        if all("literal" in _description(part) for part in parts):
+            text = repr(one)  # such as the settings of a file
+            return {"literal": text} if len(text) <= MAX_CONTAINER_TEXT else {}
         return {}
     torch = sys.modules["torch"]
     if type(one) is torch.Tensor:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     type=option_types.SECONDS,
     default="5m",
     show_default=True,
-    help="Time for the minimization without its proof; the best result so far is kept.",
+    help="Time for the minimization without its proof; the best result so far is kept. On a"
+    " busy machine it is up to three times as long.",
 )
 @shared.PROOFS
 @shared.CORES

@@ -9,6 +9,7 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.reduce import assertions, readable, sized_program
 from reprokit.core.shared import result_comparison
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs import proven
@@ -22,7 +23,7 @@ def make_failing_program(
     Where the program with the assertion does not show the same failure, return it without.
     """
     title, text = signature.title, result.text
-    oracle.ends = float("inf")  # the budget is for the reduction, which has ended
+    oracle.budget = Budget()  # that of the user is for the reduction, which has ended
     if oracle.limits.compares:
         comparison = oracle.run_once(text).seen.comparison
         if comparison is not None and comparison.wrong:

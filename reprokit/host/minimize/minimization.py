@@ -25,6 +25,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import cases, fail_by_itself, locate, reducer
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -53,8 +54,8 @@ def minimize_case(
     ``say`` gets one line with the path of the first program that shows the failure.
 
     ``budget_s`` limits the wall-clock time of all but the proof: the start of the server, the
-    search for a first program that shows the failure, and the reduction. The time of the proof is
-    counted separately.
+    search for a first program that shows the failure, and the reduction. Seconds in which probes
+    wait for a CPU do not count. The time of the proof is counted separately.
     """
     folder = case.run_path / FOLDER
     if not resume:
@@ -77,9 +78,8 @@ def minimize_case(
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
-        job.began, job.ends = began, began + budget_s
-        oracle.ends = job.ends
-        oracle.status.limit_s = budget_s
+        job.began = began
+        job.budget = oracle.budget = Budget(budget_s, lambda: server.waited_s)
         oracle.show_progress("starting a server that has imported torch")
         try:
             with interrupts.allowed():
@@ -197,7 +197,7 @@ def _until_proved(
                 break
         assert result.proof is not None
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
-        has_time = not is_budget_spent and time.monotonic() < job.ends
+        has_time = not is_budget_spent and job.budget.left_s > 0
         may_repeat = confirm.is_elsewhere and has_time and round_number < MAX_ROUNDS - 1
         if may_repeat and oracle.keep_profile(confirm.differs_with, case.profile):
             oracle.limits, oracle.ways.candidates = usual, way
@@ -242,12 +242,12 @@ def _forked_watch(
         return None
 
     def watch(text: str) -> CandidateResult:
-        ends, oracle.ends = oracle.ends, float("inf")  # the budget is not that of the proof
+        budget, oracle.budget = oracle.budget, Budget()  # the budget is not that of the proof
         oracle.limits = dataclasses.replace(limits, stop=None)
         try:
             return oracle.run_once(text)
         finally:
-            oracle.ends, oracle.limits = ends, limits
+            oracle.budget, oracle.limits = budget, limits
 
     return watch
 

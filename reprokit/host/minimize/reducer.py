@@ -69,7 +69,7 @@ class Reducer:
         """The best programs so far, each smaller than the one before."""
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
-        self.began, self.ends = time.monotonic(), float("inf")
+        self.began, self.budget = time.monotonic(), oracle.budget
         """Monotonic times: its start, and the end of its budget."""
         oracle.on_same = self.keep_best
 
@@ -106,7 +106,7 @@ class Reducer:
         """
         bests, self._bests = self._bests, []
         low, high = 0, len(bests)
-        self._oracle.ends = self.ends
+        self._oracle.budget = self.budget
         with host_log.suppress(BudgetExhausted):
             while low < high:
                 middle = (low + high) // 2
@@ -124,7 +124,7 @@ class Reducer:
         result, oracle = self._result, self._oracle
         usual, is_done = oracle.limits, False
         carried = [text for s in starts if s.graph for text in s.graph.settings.get("sources", ())]
-        oracle.ends = self.ends
+        oracle.budget = self.budget
         for begins in (self._begins, self._is_flaky, self._begins_cold):
             for start in starts:
                 is_valued = start.level in properties.LEVELS
@@ -208,7 +208,7 @@ class Reducer:
         oracle.status.trying = "whether it is flaky"
         self._limit(stop=None)
         answers: list[str] = []
-        while len(answers) < FLAKY_TRIES and time.monotonic() < oracle.ends:
+        while len(answers) < FLAKY_TRIES and oracle.budget.left_s > 0:
             answers.append(oracle.run_once(start.text).answer)
         hits, tries = answers.count(same_failure.SAME), len(answers) + 1
         if not hits:
@@ -222,7 +222,7 @@ class Reducer:
         oracle = self._oracle
         if (
             start.level == "aten"
-            or time.monotonic() > oracle.ends
+            or oracle.budget.left_s < 0
             or oracle.run_fresh(start.text).answer != same_failure.SAME
         ):
             return False

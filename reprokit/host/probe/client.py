@@ -99,6 +99,9 @@ class ProbeServer:
         """The number of probes that the user of the server may run at once."""
         self.cpu_s = 0.0
         """CPU seconds of all probes and starts of the server."""
+        self.waited_s = 0.0
+        """Seconds in which the running probes waited for a CPU."""
+        self._running = 0
         self.starts = 0
 
     def __enter__(self) -> ProbeServer:
@@ -295,6 +298,8 @@ class ProbeServer:
         message = self._receive(connection, START_TIMEOUT_S, request.id)
         pid = from_json(ProbeStarted, message).pid
         clock = ServedClock(pid)
+        with self._lock:
+            self._running += 1
         end, stacks, message = "ended", HangStacks(), {}
         try:
             while not (message := self._poll(connection, POLL_S, request.id)):
@@ -316,6 +321,8 @@ class ProbeServer:
             message = self._receive(connection, REAP_TIMEOUT_S, request.id)
         ended: ProbeEnded = from_json(ProbeEnded, message)
         with self._lock:
+            self.waited_s += clock.waited_s / self._running
+            self._running -= 1
             self.cpu_s += ended.cpu_s
             connection.probes_cpu_s += ended.cpu_s
         if end == "cancelled":

@@ -15,12 +15,12 @@ ROUND_GAP_S = 0.15
 
 
 class ServedClock:
-    """Counts seconds, without those in which a process and its descendants wait for a CPU."""
+    """Counts the seconds in which a process and its descendants wait for a CPU, and the others."""
 
     EVERY_S = 0.1
 
     def __init__(self, pid: int) -> None:
-        self._pid, self.served_s = pid, 0.0
+        self._pid, self.served_s, self.waited_s = pid, 0.0, 0.0
         self._at, self._before = time.monotonic(), (0.0, 0.0)
 
     def update(self) -> None:
@@ -35,7 +35,8 @@ class ServedClock:
             ran, waited = ran + own_ran, waited + own_waited
         now_ran, now_waited = max(ran - self._before[0], 0.0), max(waited - self._before[1], 0.0)
         self._before = ran, waited
-        self.served_s += min(passed, 2.0) * process_tree.cpu_share(now_ran, now_waited, passed)
+        served_s = min(passed, 2.0) * process_tree.cpu_share(now_ran, now_waited, passed)
+        self.served_s, self.waited_s = self.served_s + served_s, self.waited_s + passed - served_s
 
 
 def dump_stacks(folder: Path, pid: int) -> HangStacks:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.compile_ways import CompileWays
 from reprokit.host.minimize.answers.known_answers import KnownAnswers
 from reprokit.host.minimize.answers.speculation import Answer, Speculation
@@ -92,8 +92,7 @@ class Oracle:
         self._speculation = Speculation[ProbeResult](self, server.at_once)
         self.wanted, self.limits, self.python = wanted, limits, python
         self.status = OperationStatus("reducing", is_search=True)
-        self.ends = float("inf")
-        """Monotonic time at which the budget ends."""
+        self.budget = Budget()
         self.rate = 1.0
         """The share of runs in which a program with the failure shows it."""
         self.is_cold = False
@@ -209,9 +208,10 @@ class Oracle:
 
     def begin_probe(self) -> None:
         """Count a probe. Raise BudgetExhausted if the budget ended."""
-        if time.monotonic() > self.ends:
+        if self.budget.left_s < 0:
             raise BudgetExhausted
         self.status.probes += 1
+        self.status.limit_s = self.budget.limit_s
         self.show_progress()
 
     def accept(self, text: str, key: str, result: ProbeResult | None) -> str:
@@ -326,7 +326,7 @@ class Oracle:
             judged = self.run_once(text, cancelled=cancelled)
             if judged.answer not in (core.PASSES, core.UNRESOLVED):
                 break
-            if time.monotonic() > self.ends:
+            if self.budget.left_s < 0:
                 raise BudgetExhausted
         if judged.answer == core.SAME and is_eager_slow and has_eager and fails_in_eager():
             return eager_result()
@@ -345,7 +345,7 @@ class Oracle:
         is_repeated: bool = False,
         overrides: Mapping[str, Any] | None = None,
     ) -> CandidateResult:
-        left_s = max(self.ends - time.monotonic(), 0.1)
+        left_s = max(self.budget.left_s, 0.1)
         is_quick = is_eager and self._has_begun and not self._is_eager_slow
         most_s = min(self.limits.deadline_s, EAGER_S if is_quick else math.inf)
         limits = dataclasses.replace(self.limits, deadline_s=min(most_s, left_s))
