@@ -46,6 +46,7 @@ def test_tensors_and_plain_values_are_described() -> None:
         float("nan"),
         "x" * 1_000,
         [object()],
+        (torch.zeros(2), object()),
         list(range(100)),
         torch.nn.Parameter(torch.zeros(2)),
         torch.zeros(0),
@@ -56,7 +57,7 @@ def test_tensors_and_plain_values_are_described() -> None:
         ["a", "/data/my project"],
         {"data": {"path": "/data/my project"}},
     ],
-    ids="object nan text objects list parameter empty complex sparse texts path paths settings".split(),
+    ids="object nan text objects batch list parameter empty complex sparse texts path paths settings".split(),
 )
 def test_what_no_expression_makes_has_no_description(value: Any) -> None:
     """Objects, long values, subclasses of a tensor and other layouts."""
@@ -95,6 +96,10 @@ def test_a_recording_program_records_its_loop(
         ([torch.tensor([-9, 0]), torch.tensor([-3, 2])], {"range": [-2, 0]}),
         ([torch.tensor([-9]), torch.tensor([-3])], None),
         ([torch.zeros(4), torch.zeros(4, 1)], None),
+        ([[torch.zeros(3), 5]] * 2, {"is_tuple": False}),
+        ([(torch.zeros(n), torch.tensor([-n])) for n in (8, 3)], None),
+        ([(torch.tensor([0, n]), torch.zeros(n)) for n in (8, 4)], {"is_tuple": True}),
+        ([[torch.zeros(3), 5], [torch.zeros(3), 6]], None),
         ([torch.zeros(4), torch.zeros(4, dtype=torch.int64)], None),
         ([3, 4], None),
     ],

@@ -460,6 +460,29 @@ def test_the_check_of_a_program_is_judged_with_a_run_in_eager(
     check_own_check(kind, words, done)
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("error", "check", "kind", "words"),
+    [
+        ("1", "torch.equal(got, f(torch.ones(3)))", "wrong-result", "eager gives 2"),
+        ("0", "graphs == 0", "exception", "without torch.compile the target passes"),
+        ("0", "got.sum() == 7", "error-in-eager", "fails without torch.compile too"),
+    ],
+)
+def test_the_check_of_a_program_is_tried_without_torch_compile(
+    write: Any, tmp_path: Path, error: str, check: str, kind: str, words: str
+) -> None:
+    """No option is needed: an isolated copy runs, which writes nothing outside."""
+    leave = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
+    script = write("script.py", OWN_CHECK.format(error=error, check=check) + "\n")
+    script.write_text(leave + script.read_text())
+    command = ("--", sys.executable, script)
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", *command)
+    check_own_check(kind, words, done)
+    assert (tmp_path / "count").read_text() == "x"
+    assert_judged_alike(done)
+
+
 NOISY = """
 import os
 import torch

@@ -261,6 +261,7 @@ def _compile(backend: str, stops_after_lowering: bool = False) -> None:
             stack.enter_context(stop_after_phase.stopped_after_lowering())
         torch.compile(small, backend=backend)(x, w)
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # a program may count its graphs
 
 
 def _thread_count() -> int:

@@ -65,11 +65,12 @@ def _description(one: Any) -> dict[str, Any]:
         is_written &= type(one) is not str or not os.path.isabs(one)  # a file of this machine
         return {"literal": text} if is_written else {}
     if type(one) in (list, tuple, dict) and len(one) <= MAX_ITEMS:
-        parts = [*one, *one.values()] if type(one) is dict else one
-        if all("literal" in _description(part) for part in parts):
+        parts = [_description(p) for p in ([*one, *one.values()] if type(one) is dict else one)]
+        if all("literal" in part for part in parts):
             text = repr(one)  # such as the settings of a file
             return {"literal": text} if len(text) <= MAX_CONTAINER_TEXT else {}
-        return {}
+        is_batch = type(one) in (list, tuple) and all(parts)
+        return {"parts": parts, "is_tuple": type(one) is tuple} if is_batch else {}
     torch = sys.modules["torch"]
     if type(one) is torch.Tensor:
         return _of_tensor(one, torch)
@@ -121,7 +122,13 @@ def _merged(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     A tensor has the first shape, such as that of all batches but the last, and the smaller range.
     It is empty for values that differ in more.
     """
+    if "parts" in first and len(first["parts"]) == len(later.get("parts", ())):
+        pairs = zip(first["parts"], later["parts"], strict=True)
+        parts = [_merged(part, other) for part, other in pairs]
+        return {**first, "parts": parts} if all(parts) else {}
     changes = {name for name in first.keys() | later.keys() if first.get(name) != later.get(name)}
+    if not changes:
+        return first
     if not changes <= {"shape", "range"} or len(first["shape"]) != len(later["shape"]):
         return {}
     merged = dict(first)

@@ -23,6 +23,7 @@ from reprokit.host.pack import contents
 from reprokit.host.pipeline import (
     announcement,
     condition_steps,
+    own_check,
     own_kernel,
     run_steps,
     step_costs,
@@ -281,6 +282,14 @@ SIMULATE = Step(
 CONFIRM = Step(
     "eager run", run_steps.confirm_in_eager, run_steps.wants_eager, "eager.json", may=_may_run
 )
+CHECK_OWN = Step(
+    "own check",
+    own_check.check_without_compile,
+    own_check.may_check,
+    "own_check.json",
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 ANNOUNCE = Step(
     "announcement",
     announce_verdict,
@@ -369,6 +378,7 @@ JUDGE = (
     ISOLATE_KERNEL,
     SIMULATE,
     CONFIRM,
+    CHECK_OWN,
     ANNOUNCE,
     FOLLOW_UP,
     LOCATE,

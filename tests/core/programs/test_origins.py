@@ -58,6 +58,12 @@ def test_a_loop_over_data_becomes_a_loop_over_tensors() -> None:
             "torch.ones(2, 3, dtype=torch.bool)",
         ),
         ({"literal": "'text'"}, "'text'"),
+        (
+            {"parts": [TENSOR, {"literal": "3"}], "is_tuple": True},
+            "(torch.randn(8, 4), 3)",
+        ),
+        ({"parts": [TENSOR], "is_tuple": True}, "(torch.randn(8, 4),)"),
+        ({"parts": [TENSOR], "is_tuple": False}, "[torch.randn(8, 4)]"),
         ({"literal": "[1, 2.5, None]"}, "[1, 2.5, None]"),
     ],
 )
@@ -69,7 +75,9 @@ def test_a_value_is_written_from_its_metadata(described: dict[str, object], expe
     assert f"x = {expected}\n" in text
 
 
-@pytest.mark.parametrize("described", [None, {}, {"shape": [2]}, {"literal": "'a"}])
+@pytest.mark.parametrize(
+    "described", [None, {}, {"shape": [2]}, {"literal": "'a"}, {"parts": [{}]}]
+)
 def test_a_value_that_cannot_be_written_stays(described: dict[str, object] | None) -> None:
     """An object, a value that differs from call to call, and damaged rows leave the program."""
     program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"

@@ -276,6 +276,10 @@ def _expression_of(described: Mapping[str, Any] | None) -> ast.expr | None:
 def _text_of(described: Mapping[str, Any]) -> str:
     if "literal" in described:
         return str(described["literal"])
+    if "parts" in described:
+        parts = [_text_of(part) for part in described["parts"]]
+        begin, end = "()" if described.get("is_tuple") else "[]"
+        return f"{begin}{', '.join(parts)},{end}" if all(parts) else ""
     if "shape" not in described:
         return ""
     shape = ", ".join(map(str, described["shape"])) or "()"
