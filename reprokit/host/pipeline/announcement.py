@@ -40,3 +40,10 @@ def next_steps(state: State) -> list[str]:
         count = len((*own_variants(state.seen), *run_ablation.IN_CAPTURE))
         steps.append(f"try at most {count} other backends and modes")
     return [*steps, "write the pack"] if steps else []
+
+
+def announce_verdict(state: State) -> State:
+    """Report the verdict before the steps that study the failure, which may take minutes."""
+    for line in announcement_of(state):
+        state.callbacks.say(line)
+    return state

@@ -23,7 +23,6 @@ from reprokit.host.pack import contents
 from reprokit.host.pipeline import (
     announcement,
     condition_steps,
-    own_check,
     own_kernel,
     run_steps,
     step_costs,
@@ -160,13 +159,6 @@ def capture_result_of(state: State) -> CaptureResult:
     return captured
 
 
-def announce_verdict(state: State) -> State:
-    """Report the verdict before the steps that study the failure, which may take minutes."""
-    for line in announcement.announcement_of(state):
-        state.callbacks.say(line)
-    return state
-
-
 def count_costs(state: State) -> State:
     """Add up the CPU seconds of each phase of the compile."""
     return dataclasses.replace(state, phases=phases_of(state.journals, state.ended))
@@ -284,15 +276,15 @@ CONFIRM = Step(
 )
 CHECK_OWN = Step(
     "own check",
-    own_check.check_without_compile,
-    own_check.may_check,
+    study_steps.check_without_compile,
+    study_steps.failed_by_itself,
     "own_check.json",
     may=_may_study,
     why_not=NOT_STUDIED,
 )
 ANNOUNCE = Step(
     "announcement",
-    announce_verdict,
+    announcement.announce_verdict,
     lambda s: s.may_run and s.has_run and s.verdict.kind != "ok",
 )
 FOLLOW_UP = Step(

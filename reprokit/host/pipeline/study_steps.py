@@ -16,7 +16,7 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
-from reprokit.host.experiments import ablate_command, run_ablation
+from reprokit.host.experiments import ablate_command, own_check, run_ablation
 from reprokit.host.minimize import cases, locate
 from reprokit.host.minimize import minimization as reducer
 from reprokit.host.minimize.proofs import plain_runs, proof
@@ -40,6 +40,33 @@ NO_PARTS = "of a command, only a small program would be run again, and there is 
 def wants_study(state: State) -> bool:
     """Return True for a run that ended, where the options ask for a study of the failure."""
     return state.has_run and (state.request.minimizes or state.request.ablation_steps != "none")
+
+
+def failed_by_itself(state: State) -> bool:
+    """Return True for a command that compiled something, and ended by an exception of its own."""
+    is_own = state.has_run and state.is_command and state.verdict.kind == "error-in-eager"
+    return is_own and not state.seen.eager and bool(state.seen.graphs)
+
+
+def check_without_compile(state: State) -> State:
+    """Run an isolated copy of the program without torch.compile, if it is one text."""
+    case = state.study.case_for(state)
+    if not case.source or case.isolation is None:
+        return state
+    state.callbacks.say(
+        "its own code raised an exception: running an isolated copy without torch.compile"
+    )
+    with interrupts.allowed():
+        seen = own_check.check_without_compile(
+            case.source,
+            case.isolation,
+            state.study.server_for(case),
+            case.python,
+            case.signature,
+            state.seen,
+            state.run_path / run_names.EAGER_FOLDER,
+        )
+    return dataclasses.replace(state, seen=seen)
 
 
 def can_locate(state: State) -> bool:

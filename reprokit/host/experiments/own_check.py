@@ -1,0 +1,72 @@
+"""What a program's own check of its results shows: run it without torch.compile, and compare.
+
+A command runs once, but a copy of its program may run isolated from the machine. If an exception of
+the program's own code does not occur there without torch.compile, the results of its compiled calls
+are compared with those of eager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+from reprokit.core.experiments.ablation import EAGER, CompileVariant
+from reprokit.core.judge.stacks import frames
+from reprokit.core.records.finding import Signature
+from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract.probe_messages import Isolation
+from reprokit.host.experiments import follow_up, run_ablation
+from reprokit.host.probe.candidate import probe_limits_for
+from reprokit.host.probe.client import ProbeServer
+from reprokit.host.probe.fresh_process import run_in_fresh_process
+
+MIN_DEADLINE_S = 60.0
+SLOWER = 4.0
+"""The deadline of a run, as a multiple of the time of the run that failed."""
+AS_IT_SAYS = CompileVariant("as the program says", "own")
+
+
+def check_without_compile(
+    program: str,
+    isolation: Isolation,
+    server: ProbeServer,
+    python: str,
+    wanted: Signature,
+    seen: Observation,
+    folder: Path,
+) -> Observation:
+    """Run a copy of the program without torch.compile, and compare its results if it passes.
+
+    Return ``seen`` with what that shows; unchanged if the copy does not fail as the program did.
+    """
+    deadline_s = max(MIN_DEADLINE_S, SLOWER * seen.seconds)
+    limits = probe_limits_for("wrong-result", deadline_s, isolation=isolation)
+    runner = run_ablation.AblationRunner(server, program, wanted, limits, python)
+    with contextlib.closing(runner):
+        eager = runner.run_variant(EAGER)
+        if eager.verdict.kind != "ok":
+            # the server has imported more than the program, so a fresh process must fail as well
+            usual = dataclasses.replace(limits, compares=False)
+            eager = run_in_fresh_process(program, python, folder, wanted, usual, is_eager=True)
+            if not _is_same_exception(seen, eager.seen):
+                return seen
+            detail = follow_up.describe_end(eager.seen)
+            return dataclasses.replace(seen, eager="fails", eager_detail=detail)
+        compiled = runner.run_variant(AS_IT_SAYS)
+    comparison = compiled.seen.comparison
+    is_wrong = comparison is not None and bool(comparison.wrong)
+    if not (is_wrong or _is_same_exception(seen, compiled.seen)):
+        return seen
+    return dataclasses.replace(
+        seen,
+        eager="passes",
+        eager_detail="an isolated copy passes",
+        comparison=comparison if is_wrong else seen.comparison,
+    )
+
+
+def _is_same_exception(seen: Observation, other: Observation) -> bool:
+    if seen.raised is None or other.raised is None:
+        return False
+    return frames.root_cause(seen.raised).type == frames.root_cause(other.raised).type
