@@ -285,6 +285,16 @@ def _check_lines(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
     return _answer(len(text.splitlines()) == check["lines"])
 
 
+def _check_imports(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    text = drafted.repro.read_text() if drafted.repro else ""
+    rows = re.findall(r"^\s*(?:from\s+([\w.]+)\s+import\b|import\s+([\w., ]+))", text, re.MULTILINE)
+    words = {
+        word.split()[0].split(".")[0] for row in rows for word in ",".join(row).split(",") if word
+    }
+    others = words - {*sys.stdlib_module_names, "torch", "triton"}
+    return _answer(sorted(others) == check["libraries"])
+
+
 def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     done = drafted.run()
     if done is None or not check.get("words"):
@@ -309,5 +319,6 @@ CHECKS: Mapping[str, Checker] = {
     "digest": _check_digest,
     "values": _check_values,
     "lines": _check_lines,
+    "imports": _check_imports,
     "logs": _check_logs,
 }

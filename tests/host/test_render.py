@@ -15,7 +15,7 @@ from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
 from reprokit.host.minimize.proofs import proof, proven
-from reprokit.host.pack import issue_forms, issue_text
+from reprokit.host.pack import issue_claims, issue_forms, issue_text
 from reprokit.host.report import template_files
 from tests.support.examples import examples
 
@@ -122,6 +122,24 @@ def test_only_a_proved_program_is_listed_as_repro() -> None:
     assert "There is no proven repro: because." in issue_text.render_pack_readme(
         facts(program=proven.Candidate("", "", "because")), [], [], "nothing was hidden"
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "needs"),
+    [
+        ("import torch, os\nfrom torch import nn\nimport triton\n", ""),
+        (
+            "import torch\nimport timm.layers as layers\ndef f():\n    from einops import rearrange\n",
+            "; it needs einops, timm besides torch",
+        ),
+    ],
+)
+def test_the_issue_names_the_libraries_that_its_program_needs(program: str, needs: str) -> None:
+    """A maintainer needs nothing but torch, or reads what else."""
+    said = issue_claims.about_program(repro(program), is_simulated=False)
+    assert said.text == f"the source{needs}"
+    libraries = [check.what["libraries"] for check in said.checks if check.how == "imports"]
+    assert libraries == ([["einops", "timm"]] if needs else [])
 
 
 def test_logs_are_cut_in_the_middle() -> None:

@@ -45,7 +45,7 @@ S_co = TypeVar("S_co", bound=Subject, covariant=True)
 
 How = Literal[
     "fails", "passes", "failure", "output", "stack", "count", "cost", "settings", "version",
-    "issue", "own code", "digest", "values", "lines", "logs",
+    "issue", "own code", "digest", "values", "lines", "imports", "logs",
 ]  # fmt: skip
 HOW: Final[Mapping[str, str]] = {
     "fails": "run the program with these changes: it fails in the same way",
@@ -62,6 +62,7 @@ HOW: Final[Mapping[str, str]] = {
     "digest": "the digest is that of the text",
     "values": "eager and compiled code give these values",
     "lines": "the file has this many lines",
+    "imports": "the program imports these libraries, and no others but torch",
     "logs": "the logs of the captured run in the pack show it",
 }
 """How a claim is checked without the code that made it, for people."""

@@ -27,6 +27,7 @@ from reprokit.core.records.claims import (
 )
 from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import issue_title
 from reprokit.core.triage.decision import COMMENT, NOTHING, Decision
@@ -160,7 +161,11 @@ def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[Packe
         fake = "; fake tensors, nothing is executed" if is_simulated else ""
         checks = [Check("lines", {"lines": len(program.text.splitlines())}), Check("fails")]
         checks += [PASSES_EAGER] if program.proof.eager == "passes" else []
-        return claim(f"{program.about}{fake}", program.proof, *checks)
+        needs = ""
+        if libraries := entry_text.libraries_of(program.text):
+            needs = f"; it needs {', '.join(libraries)} besides torch"
+            checks.append(Check("imports", {"libraries": libraries}))
+        return claim(f"{program.about}{fake}{needs}", program.proof, *checks)
     text = f"There is no proven repro: {program.why.rstrip('.')}."
     return claim(text, Unproved(program), Check("lines", {"lines": 0}))
 

@@ -46,10 +46,25 @@ def library_aliases(node: ast.stmt) -> list[ast.alias]:
     return [alias for alias in names if not is_standard(alias.name)]
 
 
+def libraries_of(text: str) -> list[str]:
+    """Return the packages that a program imports, without Python and the compilers, sorted."""
+    found: set[str] = set()
+    for node in _nodes_of(text):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and library_aliases(node):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+            found |= {str(name).split(".")[0] for name in names if not is_standard(str(name))}
+    return sorted(found)
+
+
 def library_imports(text: str) -> list[str]:
     """Return the import statements of a program, without those of Python and the compilers."""
+    rows = (node for node in _nodes_of(text) if isinstance(node, ast.Module))
+    return [ast.unparse(node) for tree in rows for node in tree.body if library_aliases(node)]
+
+
+def _nodes_of(text: str) -> list[ast.AST]:
+    """Return the nodes of a program, the module first; none for a text that is no program."""
     try:
-        body = ast.parse(text).body
+        return list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError):
         return []
-    return [ast.unparse(node) for node in body if library_aliases(node)]
