@@ -69,8 +69,10 @@ def _description(one: Any) -> dict[str, Any]:
         if all("literal" in part for part in parts):
             text = repr(one)  # such as the settings of a file
             return {"literal": text} if len(text) <= MAX_CONTAINER_TEXT else {}
-        is_batch = type(one) in (list, tuple) and all(parts)
-        return {"parts": parts, "is_tuple": type(one) is tuple} if is_batch else {}
+        if not all(parts):
+            return {}
+        kind = type(one).__name__
+        return {"parts": parts, "kind": kind}  # of a dict: its keys, then its values
     torch = sys.modules["torch"]
     if type(one) is torch.Tensor:
         return _of_tensor(one, torch)
@@ -125,7 +127,7 @@ def _merged(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     if "parts" in first and len(first["parts"]) == len(later.get("parts", ())):
         pairs = zip(first["parts"], later["parts"], strict=True)
         parts = [_merged(part, other) for part, other in pairs]
-        return {**first, "parts": parts} if all(parts) else {}
+        return {**first, "parts": parts} if all(parts) and first["kind"] == later["kind"] else {}
     changes = {name for name in first.keys() | later.keys() if first.get(name) != later.get(name)}
     if not changes:
         return first

@@ -59,11 +59,18 @@ def test_a_loop_over_data_becomes_a_loop_over_tensors() -> None:
         ),
         ({"literal": "'text'"}, "'text'"),
         (
-            {"parts": [TENSOR, {"literal": "3"}], "is_tuple": True},
+            {"parts": [TENSOR, {"literal": "3"}], "kind": "tuple"},
             "(torch.randn(8, 4), 3)",
         ),
-        ({"parts": [TENSOR], "is_tuple": True}, "(torch.randn(8, 4),)"),
-        ({"parts": [TENSOR], "is_tuple": False}, "[torch.randn(8, 4)]"),
+        ({"parts": [TENSOR], "kind": "tuple"}, "(torch.randn(8, 4),)"),
+        (
+            {
+                "parts": [{"literal": "'x'"}, {"literal": "'y'"}, TENSOR, {"literal": "3"}],
+                "kind": "dict",
+            },
+            "{'x': torch.randn(8, 4), 'y': 3}",
+        ),
+        ({"parts": [TENSOR], "kind": "list"}, "[torch.randn(8, 4)]"),
         ({"literal": "[1, 2.5, None]"}, "[1, 2.5, None]"),
     ],
 )
@@ -76,7 +83,7 @@ def test_a_value_is_written_from_its_metadata(described: dict[str, object], expe
 
 
 @pytest.mark.parametrize(
-    "described", [None, {}, {"shape": [2]}, {"literal": "'a"}, {"parts": [{}]}]
+    "described", [None, {}, {"shape": [2]}, {"literal": "'a"}, {"parts": [{}], "kind": "list"}]
 )
 def test_a_value_that_cannot_be_written_stays(described: dict[str, object] | None) -> None:
     """An object, a value that differs from call to call, and damaged rows leave the program."""

@@ -278,8 +278,13 @@ def _text_of(described: Mapping[str, Any]) -> str:
         return str(described["literal"])
     if "parts" in described:
         parts = [_text_of(part) for part in described["parts"]]
-        begin, end = "()" if described.get("is_tuple") else "[]"
-        return f"{begin}{', '.join(parts)},{end}" if all(parts) else ""
+        if not all(parts):
+            return ""
+        if described["kind"] == "dict":
+            keys, values = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+            parts = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
+        begin, end = {"tuple": "()", "list": "[]", "dict": "{}"}[described["kind"]]
+        return f"{begin}{', '.join(parts)},{end}"
     if "shape" not in described:
         return ""
     shape = ", ".join(map(str, described["shape"])) or "()"
