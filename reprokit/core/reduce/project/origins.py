@@ -283,8 +283,10 @@ def _text_of(described: Mapping[str, Any]) -> str:
         if described["kind"] == "dict":
             keys, values = parts[: len(parts) // 2], parts[len(parts) // 2 :]
             parts = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
-        begin, end = {"tuple": "()", "list": "[]", "dict": "{}"}[described["kind"]]
-        return f"{begin}{', '.join(parts)},{end}"
+        written = ", ".join(parts)
+        return {"tuple": f"({written},)", "list": f"[{written}]"}.get(
+            described["kind"], f"{{{written}}}"
+        )
     if "shape" not in described:
         return ""
     shape = ", ".join(map(str, described["shape"])) or "()"

@@ -1,0 +1,2 @@
+from .net import ResidualTabular
+from .passes import install

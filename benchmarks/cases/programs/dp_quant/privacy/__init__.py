@@ -1,0 +1,4 @@
+from .accounting import GaussianAccountant
+from .clip import PerSampleClipper
+
+__all__ = ["GaussianAccountant", "PerSampleClipper"]

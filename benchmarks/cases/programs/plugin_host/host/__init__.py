@@ -1,0 +1,2 @@
+from .loader import Plugins
+from .spec import parse_spec

@@ -1,0 +1,2 @@
+from textnet.models import SentenceEncoder
+from textnet.tokens import HashTokenizer

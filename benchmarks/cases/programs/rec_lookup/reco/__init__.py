@@ -1,0 +1,2 @@
+from .events import EventReader
+from .model import TwoTower

@@ -1,0 +1,2 @@
+from .decimate import decimate
+from .envelope import envelope
