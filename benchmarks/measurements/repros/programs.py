@@ -37,6 +37,8 @@ COLUMNS = (
     Column("why", "why not"),
 )
 LIMIT_S, REPRO_LIMIT_S = 1200.0, 120.0
+HANG_S = 60.0
+"""The plain run of a program that hangs."""
 
 
 def measure_program(name: str, case: ProgramCase, folder: Path) -> Row:
@@ -53,7 +55,8 @@ def measure_program(name: str, case: ProgramCase, folder: Path) -> Row:
         if not case.target
         else [sys.executable, "-c", _call_of(factory, case.target.partition(":")[2])]
     )
-    plain = run_child(command, cwd=home, environ=environ, limit_s=LIMIT_S)
+    most_s = HANG_S if case.kind == "hang" else LIMIT_S
+    plain = run_child(command, cwd=home, environ=environ, limit_s=most_s)
     target = ("--", sys.executable, *case.words) if not case.target else (case.target,)
     words: tuple[str | Path, ...] = (
         "capture",
