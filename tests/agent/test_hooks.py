@@ -72,6 +72,19 @@ def test_a_warning_that_is_only_formatted_is_not_journaled(
     assert not journaled
 
 
+def test_a_warning_that_torch_hides_is_not_journaled(
+    journaled: list[Event], warned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Dynamo reads ``.grad`` of each tensor, and hides the warning about it. Others are shown."""
+    with torch._logging.hide_warnings(torch._logging._internal.safe_grad_filter):
+        warned("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed")
+        warned("about something else")
+    assert [event.message for event in journaled if isinstance(event, WarningShown)] == [
+        "about something else"
+    ]
+    assert "leaf Tensor" not in capsys.readouterr().err
+
+
 def test_a_process_journals_only_its_first_warnings(
     journaled: list[Event], monkeypatch: pytest.MonkeyPatch, warned: Any
 ) -> None:

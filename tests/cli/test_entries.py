@@ -58,10 +58,11 @@ x, net = torch.randn(3, 4), Net()
 for entry in entry_programs.ENTRIES:
     assert torch.equal(enter_compiler.enter_compiler(net, entry, {})(x), net(x)), entry
 print("eager")
-try:
-    torch.export.export(net, ())
-except TypeError as missing:
-    print(missing)
+for arguments in ((), x):
+    try:
+        torch.export.export(net, arguments)
+    except TypeError as refused:
+        print(refused)
 """
 EXPORTED = """
 import torch
@@ -147,6 +148,7 @@ def test_each_entry_gives_the_results_of_eager() -> None:
         "the entry standalone_compile takes no backend",
         "eager",
         "missing a required argument: 'x'",
+        "the arguments of torch.export.export are a Tensor",
     ]
 
 

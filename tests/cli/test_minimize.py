@@ -13,12 +13,15 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprokit.host.system import compiler_cache
 from tests.support.environments import ROOT, clean_environ
 from tests.support.processes import restore_signals, survivors_after_wait, wait_until
 from tests.support.reprokit_calls import CallResult, reprokit, reprokit_command, shared_call
@@ -256,6 +259,16 @@ def test_a_slow_compile_is_reduced(tmp_path: Path, write: Any) -> None:
     assert "torch.erf(" in repro_of(done) and minimized["lines"] < minimized["began_lines"]
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder in that of torch's headers, the only one in which isolated programs leave files."""
+    headers = compiler_cache.headers_folder()
+    assert headers is not None
+    headers.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=headers) as folder:
+        yield Path(folder)
+
+
 COUNTED = """import os
     with open(os.environ["COUNT"], "ab") as file:
         file.write(b"x")
@@ -264,7 +277,7 @@ FLAKY = SMALL.replace("if any(", COUNTED)
 
 
 @pytest.mark.long
-def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> None:
+def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, shared: Path, write: Any) -> None:
     """The failure occurs in two of three runs: one passing probe is not trusted. The repro compiles
     20 times, so that it fails in each run, and the note has the rate before.
     """
@@ -282,7 +295,7 @@ def test_a_flaky_failure_is_reduced_with_repeats(tmp_path: Path, write: Any) -> 
         "--",
         sys.executable,
         write("flaky.py", FLAKY + twice),
-        COUNT=str(tmp_path / "count"),
+        COUNT=str(shared / "count"),
     )
     minimized = done.json["minimized"]
     proof = minimized["proof"]
@@ -313,14 +326,14 @@ torch.compile(lambda x: torch.relu(x) + 1, backend=picky)(torch.ones(8))
 
 
 @pytest.mark.long
-def test_more_threads_raise_the_rate_where_repeats_do_not(tmp_path: Path, write: Any) -> None:
+def test_more_threads_raise_the_rate_where_repeats_do_not(
+    tmp_path: Path, shared: Path, write: Any
+) -> None:
     """Each second process fails, however often it compiles, and all of them with five threads."""
-    draws = tmp_path / "draws"
-    draws.mkdir()
     done = capture(
         *("--proofs", "3", "--output-dir", tmp_path / "out"),
         *("--", sys.executable, write("lucky.py", LUCKY)),
-        DRAWS=str(draws),
+        DRAWS=str(shared),
         OMP_NUM_THREADS="2",
     )
     minimized = done.json["minimized"]

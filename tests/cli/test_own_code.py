@@ -111,14 +111,14 @@ def assert_not_filed(done: CallResult, location: str) -> dict[str, Any]:
         "> **This is not a bug of PyTorch:** the failure is in " in issue
         and "so its label is" not in issue
     )
-    assert result["ablation"]["label"] == "" and "issue/url.txt" not in pack.files
+    # an operator that breaks its contract in eager is not compiled in other ways
+    ablation: dict[str, Any] = result["ablation"] or {"label": ""}
+    assert ablation["label"] == "" and "issue/url.txt" not in pack.files
     assert (
         "There is nothing to file upstream: the failure is in" in pack.files["README.md"].decode()
     )
     refused = reprokit("issue", result["pack"])
     assert refused.status == 1 and "the failure is in" in refused.out, refused.out
-    ablation = result["ablation"]
-    assert isinstance(ablation, dict)
     return ablation
 
 
@@ -154,7 +154,7 @@ def check_backend(done: CallResult, kind: str, line: int) -> None:
     ablation = assert_not_filed(done, f"train.py:{line}")
     assert (
         ablation["own"] == "backend"
-        and "It fails with the program's own backend and passes" in ablation["sentence"]
+        and "fails with the program's own backend and passes" in ablation["sentence"]
     )
 
 
@@ -197,20 +197,20 @@ def test_a_backend_of_the_program_with_wrong_results(write: Any, recorded: Recor
             "(x * 100).int()",
             "return torch.empty_like(x)",
             "wrong-result",
-            "inductor",
+            None,
             "says float32 [16, 8], and its result is int32 [16, 8]",
         ),
         (
             "x.add_(1).sum(0)",
             "return x.new_empty(8)",
             "wrong-result",
-            "inductor",
+            None,
             "changes its argument x, which its schema does not say",
         ),
     ],
 )
 def test_a_custom_operator_with_a_wrong_fake_kernel_is_named(
-    real: str, fake: str, kind: str, phase: str, says: str, write: Any, recorded: Recorder
+    real: str, fake: str, kind: str, phase: str | None, says: str, write: Any, recorded: Recorder
 ) -> None:
     """Its result has other strides or a different type than its fake kernel says, it raises, or it
     changes its argument.

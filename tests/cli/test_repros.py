@@ -67,8 +67,8 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, recorded: Rec
 def test_the_targets_own_files_are_in_its_repro(
     write: Any, tmp_path: Path, recorded: Recorder
 ) -> None:
-    """A module next to the target becomes part of the program; one that is imported at run time is
-    reported as missing.
+    """A module next to the target becomes part of the program; one that is imported by a computed
+    name is reported as missing.
     """
     write("helper.py", PICKY + "WIDTH = 8\n")
     model = "\ndef f(x):\n    return x * len('expert_%d' % x.argmax().item())\n"
@@ -79,12 +79,13 @@ def test_the_targets_own_files_are_in_its_repro(
     joined = write(
         "joined.py", f"import torch\nimport helper\n{model}\ndef make():\n    return {example}\n"
     )
-    import_line = "helper = importlib.import_module('helper')"
+    import_line = "helper = importlib.import_module('repleh'[::-1])"
     apart = write(
         "apart.py",
         f"import importlib\nimport torch\n{model}\ndef make():\n    {import_line}\n    return {example}\n",
     )
     done = recorded(f"{joined}:make", "--budget", "10", out="a", **STUDIED)
+    parted = recorded(f"{apart}:make", "--budget", "10", out="b", **STUDIED)
     assert done.json["repro"] and done.json["unproven"] is None, done.out
     alone = tmp_path / "alone"
     alone.mkdir()
@@ -92,9 +93,8 @@ def test_the_targets_own_files_are_in_its_repro(
     file.write_bytes(Path(done.json["repro"]).read_bytes())
     ran = warm_processes.run_torch_program(file, cwd=alone)
     assert ran.returncode == 1 and "item" in ran.stderr, ran.stderr
-    done = recorded(f"{apart}:make", "--budget", "10", out="b", **STUDIED)
     text = assert_candidate(
-        done, "it is not self-contained: it imports helper, which is not in the pack"
+        parted, "it is not self-contained: it imports helper, which is not in the pack"
     )
     assert import_line in text
 

@@ -248,8 +248,8 @@ def make():
     names = {d["name"] for d in done.json["comparison"]["differences"]}
     assert names == {"gradient of argument[0]"}
     assert done.json["signature"]["title"].endswith("numbers of the backward")
-    # torch's defaults are known from the interpreter of the run, which may be gone
-    assert "not torch's default" not in Path(done.json["issue"]).read_text()
+    if recorded.mode != "fresh":  # the interpreter of a recorded run, which knows them, is gone
+        assert "not torch's default" not in Path(done.json["issue"]).read_text()
 
 
 def test_an_integer_of_a_cache_is_the_guard_that_fails(recorded: Recorder) -> None:

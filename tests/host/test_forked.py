@@ -19,6 +19,7 @@ import pytest
 from reprokit.core.experiments import condition_lines, known_conditions
 from reprokit.core.judge.signature import ALGORITHM
 from reprokit.core.records.finding import Signature
+from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.probe import client, fresh_process
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from tests.support.processes import survivors_after_wait
@@ -97,6 +98,16 @@ def test_a_forked_result_is_that_of_a_fresh_process(
     assert (
         warm.signature == fresh.signature and warm.verdict.phase == fresh.verdict.phase == "backend"
     )
+
+
+def test_isolated_processes_compare_their_results(tmp_path: Path) -> None:
+    """The compiled run of a program reads the results of its eager run, which only it can write."""
+    limits = ProbeLimits(60.0, compares=True, isolation=Isolation(cwd=str(tmp_path)))
+    text = COMPILE.format("return lambda x: [x + 2]")
+    judged = fresh_process.run_in_fresh_process(
+        text, sys.executable, tmp_path / "cold", NOTHING, limits
+    )
+    assert judged.verdict.kind == "wrong-result", judged.verdict
 
 
 def test_a_program_does_not_inherit_the_future_imports_of_the_agent(

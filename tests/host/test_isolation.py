@@ -230,6 +230,21 @@ def without_namespaces(words: list[str]) -> list[str]:
     return ["unshare", "--user", "--map-root-user", "sh", "-c", FORBIDDEN, "sh", *words]
 
 
+JAILED = ["unshare", "--user", "--map-root-user", "setpriv", "--bounding-set=-all", "--inh-caps=-all"]  # fmt: skip
+
+
+def test_root_of_a_jail_is_isolated(project: Path, tmp_path: Path) -> None:
+    """Root without capabilities can make namespaces, and would be nobody in them."""
+    own = tmp_path / "own"
+    own.mkdir()
+    text = f"import os; open({str(own / 'kept')!r}, 'w').write(str(os.getuid())); open('kept.txt', 'w')"
+    words = [sys.executable, "-I", "-c", text]
+    command = isolated_runs.isolated_command(words, Isolation(cwd=str(project)), own)
+    done = subprocess.run([*JAILED, *command], capture_output=True, text=True, timeout=60)
+    assert "Permission denied: 'kept.txt'" in done.stderr
+    assert (own / "kept").read_text() == "0"
+
+
 def test_a_container_denies_what_it_cannot_hide(project: Path, tmp_path: Path) -> None:
     """Where no namespaces can be made, writing and connecting outside is an error."""
     own = tmp_path / "own"

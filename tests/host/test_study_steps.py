@@ -107,7 +107,9 @@ EXCEPTION = Verdict("exception", "lowering", "KeyError", "It was raised.", respo
 def test_a_program_that_fails_in_eager_needs_no_compiler(
     eager: str, needs: str, run_dir: run_directory.RunDir
 ) -> None:
-    """The proof of the recorded program says so, also when the run is judged again."""
+    """The proof of the recorded program says so, also when the run is judged again, and whatever
+    an ablation with the compiler shows.
+    """
     folder = run_dir.path / "candidate"
     folder.mkdir()
     proof = Proof(same_failure.SAME, "", "", runs=3, hits=3, eager=eager)
@@ -116,6 +118,11 @@ def test_a_program_that_fails_in_eager_needs_no_compiler(
     state = state_of(run_dir, COMMAND, EXCEPTION, seen=FAILED, may_study=False)
     after = study_steps.load_recorded_program(state)
     assert after is not None and after.seen.fails_only_with == needs
+    step = AblationStep('backend="inductor"', "backends", same_failure.SAME, "", "")
+    steps = json.dumps(ProgramAblation((step,)).to_json())
+    (run_dir.path / "ablation.json").write_text(steps)
+    ablated = study_steps.load_ablation(after)
+    assert ablated is not None and ablated.seen.fails_only_with == (needs or "torch")
     why = f"the program fails without torch.compile too: {eager}"
     assert after.seen.eager_detail == (why if needs else "")
 

@@ -214,7 +214,7 @@ def _digest(folder: Path, outs: set[Path], words: list[str], variables: Variable
     files = {
         str(path): path
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not outs & {*path.parents}
+        if path.is_file() and not outs & {*path.parents} and path.parent.name != "__pycache__"
     }
     named = [word.split(":")[0] for word in words]
     files |= {name: Path(name) for name in named if "/" in name and Path(name).is_file()}
@@ -257,6 +257,11 @@ def _bytes_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
+OF_TIME = ("last_progress", "quiet_s")
+"""What an observation has only if the watchdog looked between the last progress and the end."""
+CACHE_KEY = r"\b[a-z2-7]{51,52}\b"
+
+
 def _evidence(done: CallResult) -> dict[str, Any]:
     """Return what a run left, as far as it does not depend on the time and on process numbers."""
     events = {
@@ -268,7 +273,7 @@ def _evidence(done: CallResult) -> dict[str, Any]:
     seen = json.loads((done.run_dir / "observation.json").read_text())
     return {
         "events": sorted(map(str, events)),
-        "observed": sorted(key for key, value in seen.items() if value),
+        "observed": sorted(key for key, value in seen.items() if value and key not in OF_TIME),
         "graphs": sorted(path.name for path in (done.run_dir / "graphs").glob("*/*")),
     }
 
@@ -290,11 +295,11 @@ def _assert_alike(
 
 
 def _numberless(value: Any) -> Any:
-    """Return a value without its numbers and the names of temporary files, and with the folders
-    that a recording has.
+    """Return a value without its numbers, the names of temporary files and the keys of caches,
+    and with the folders that a recording has.
     """
     text = json.dumps(value, ensure_ascii=False)
     for place, name in _innermost_first(NOT_RESTORED):
         text = text.replace(place, name)
     temporary = rf"(?:{re.escape(tempfile.gettempdir())}|/tmp)/[\w-]+"
-    return json.loads(re.sub(rf"{temporary}|\d+(\.\d+)?", "#", text))
+    return json.loads(re.sub(rf"{temporary}|{CACHE_KEY}|\d+(\.\d+)?", "#", text))

@@ -185,7 +185,8 @@ def _journal_warnings() -> None:
         # no contextlib: Dynamo compiles its functions if a compiled function shows the warning
         try:
             is_shown = sys._getframe(1).f_code.co_name not in ("formatwarning", "showwarning")
-            if is_shown and left and OF_COMPILER.search(filename):
+            is_of_compiler = is_shown and left and OF_COMPILER.search(filename)
+            if is_of_compiler and not _is_hidden(message, category, filename, lineno):
                 left -= 1
                 journal.write_event(
                     events.WarningShown(
@@ -199,3 +200,14 @@ def _journal_warnings() -> None:
             pass
 
     message_class.__init__ = __init__  # type: ignore[method-assign]
+
+
+def _is_hidden(*warning: Any) -> bool:
+    """Return whether torch hides a warning: ``torch._logging.hide_warnings`` replaces
+    ``warnings.showwarning`` with a function that asks a filter.
+    """
+    show: Any = warnings.showwarning
+    if getattr(show, "__qualname__", "") != "hide_warnings.<locals>._showwarning":
+        return False
+    cells = dict(zip(show.__code__.co_freevars, show.__closure__, strict=True))
+    return not cells["filter_fn"].cell_contents(*warning)

@@ -49,6 +49,8 @@ SCOPE_SOCKETS, SCOPE_SIGNALS = 1, 2
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 24, 47, 4
 CAPABILITY_VERSION = 0x20080522
+CAP_SETFCAP = 31
+"""What root needs to be root in a user namespace, too; a jail drops it."""
 LAST_CAPABILITY = 63
 FILE_CAPABILITIES = (1 << 0) | (1 << 1) | (1 << 3) | (1 << 4)
 """What root needs to use the files of other users: chown, dac_override, fowner, fsetid. With
@@ -93,7 +95,7 @@ def enter_isolation(spec: Isolation) -> None:
         _libc.syscall(keyctl, JOIN_SESSION_KEYRING, None)
     parts = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC
     is_root = uid == 0 and _libc.unshare(parts) == 0
-    if is_root or _libc.unshare(parts | CLONE_NEWUSER) == 0:
+    if is_root or (_can_keep_user(uid) and _libc.unshare(parts | CLONE_NEWUSER) == 0):
         if not is_root:
             with contextlib.suppress(FileNotFoundError):
                 _write("/proc/self/setgroups", "deny")
@@ -263,6 +265,13 @@ def _start_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         request = struct.pack("16sH14x", b"lo", IFF_UP)
         fcntl.ioctl(opened, SIOCSIFFLAGS, request)
+
+
+def _can_keep_user(uid: int) -> bool:
+    """Return whether the kernel allows this process to have its user in a user namespace."""
+    data = (ctypes.c_uint32 * 6)()
+    _libc.capget(struct.pack("Ii", CAPABILITY_VERSION, 0), data)
+    return uid != 0 or bool(data[0] >> CAP_SETFCAP & 1)
 
 
 def _drop_capabilities(kept: int) -> None:

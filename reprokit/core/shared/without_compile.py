@@ -67,6 +67,8 @@ def replace_entries(torch: Any, enter: Callable[[Any, dict[str, Any]], Any]) -> 
     def export(model: Any, args: Any = (), kwargs: Any = None, **_: Any) -> PlainProgram:
         if not packages_replaced:
             replace_aotinductor()
+        if not isinstance(args, tuple):  # torch.export refuses it too
+            raise TypeError(f"the arguments of torch.export.export are a {type(args).__name__}")
         with contextlib.suppress(ValueError):  # a function in C has no signature
             # torch.export raises a TypeError too if an argument of the model is missing
             inspect.signature(getattr(model, "forward", model)).bind(*args, **(kwargs or {}))

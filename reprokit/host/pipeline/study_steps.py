@@ -353,10 +353,15 @@ def _run_ablation(
 
 
 def _with_ablation(state: State, ablation: AnyAblation) -> State:
-    """Return the state with an ablation, and with what the failure needs of the user's own code."""
-    needs = ablation.needs or state.seen.fails_only_with
-    is_of_part = bool(ablation.needs) and isinstance(ablation, PartAblation)
-    seen = dataclasses.replace(state.seen, fails_only_with=needs, is_need_of_part=is_of_part)
+    """Return the state with an ablation, and with what the failure needs of the user's own code.
+
+    A program that fails without torch.compile too needs nothing, whatever the ablation shows.
+    """
+    seen = state.seen
+    if seen.fails_only_with != "nothing":
+        needs = ablation.needs or seen.fails_only_with
+        is_of_part = bool(ablation.needs) and isinstance(ablation, PartAblation)
+        seen = dataclasses.replace(seen, fails_only_with=needs, is_need_of_part=is_of_part)
     ablation = dataclasses.replace(ablation, responsible=judge_run(seen).responsible)
     if state.may_study:
         files.write_json(state.run_path / run_names.ABLATION_FILE, ablation.to_json())

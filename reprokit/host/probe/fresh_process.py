@@ -130,7 +130,11 @@ def _run(
         words = (python, "-c", eager_program(text))
         request = dataclasses.replace(request, variables={**own, **without_compile.VARIABLES})
     isolation = isolated_runs.alone(limits.isolation, folder)
-    words = isolated_runs.isolated_command((*words, str(file)), isolation, folder)
+    own_folders = [folder]
+    if results := variables.get(run_names.RESULTS_DIR_VARIABLE):  # all roles share them
+        own_folders.append(Path(results))
+        own_folders[1].mkdir(exist_ok=True)
+    words = isolated_runs.isolated_command((*words, str(file)), isolation, *own_folders)
     target = Target("command", command=tuple(words))
     request = dataclasses.replace(request, target=target)
     try:

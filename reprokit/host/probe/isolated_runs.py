@@ -32,9 +32,11 @@ def with_own(isolation: Isolation | None, *folders: Path) -> Isolation | None:
     return dataclasses.replace(isolation, own=[str(path) for path in own])
 
 
-def isolated_command(words: Sequence[str], isolation: Isolation | None, folder: Path) -> list[str]:
-    """Return the words of a command that runs isolated, and may write only to ``folder``."""
-    own = with_own(isolation, folder)
+def isolated_command(
+    words: Sequence[str], isolation: Isolation | None, *folders: Path
+) -> list[str]:
+    """Return the words of a command that runs isolated, and may write only to ``folders``."""
+    own = with_own(isolation, *folders)
     if own is None:
         return list(words)
     python, *start = own_command(MODULE, json.dumps(to_json(own)), *words)

@@ -187,6 +187,7 @@ def read_observation(
     named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
+    where = now.repeated if is_endless else now.where  # where in a loop it ended is chance
     evidence = outcome.stacks.evidence
     sizes = [e.world_size or "" for e in journals.events_of_type(Process)]
     ranks_of = main_process.ranks_of_processes(journals.by_pid)
@@ -224,7 +225,7 @@ def read_observation(
             else ""
         ),
         open_events=names,
-        position=now.where if now.where and named and named[0] in phases.FINE_HEARTBEAT else "",
+        position=where if where and named and named[0] in phases.FINE_HEARTBEAT else "",
         last_line=journals.last_line.get(pid, ""),
         raised=private_names.redact_raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.events_of_type(CompileFailed)),

@@ -362,10 +362,10 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
 
 
 def _torch_evidence(verdict: Verdict, seen: Observation) -> str:
-    """Return the evidence against torch as a sentence."""
+    """Return the evidence against torch as a sentence. While a loop is traced, its frames move."""
     frames = fr.normalise_frames(ownership.stack_of(verdict, seen))
     kept, _ = fr.RULES.significant_frames(frames, 1)
-    if kept and verdict.kind in ("exception", "crash", "hang"):
+    if kept and verdict.kind in ("exception", "crash", "hang") and not seen.endless_line:
         return f"The failure is in {fr.show_frame(kept[0])}."
     return verdict.reason
 
