@@ -7,6 +7,7 @@ generates are written, but never built, loaded or called, because fake tensors h
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -58,6 +59,8 @@ def stop_after_codegen() -> None:
         "shape_padding": False,  # pad_mm times real tensors
         "force_disable_caches": True,  # a cached artifact skips lowering and code generation
     }
+    # torch warns of it, as if the program had switched its caches off
+    warnings.filterwarnings("ignore", ".*disabled by torch.compiler.config.force_disable_caches")
     codecache.PyCodeCache.load_by_key_path = staticmethod(load_by_key_path)  # type: ignore[method-assign]
     # Inductor else builds C++ programs to test bf16, VNNI and AMX
     VecISA.check_build = lambda self, code: True  # type: ignore[method-assign]
