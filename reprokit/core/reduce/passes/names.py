@@ -15,25 +15,25 @@ from reprokit.core.reduce.ast_edits import NO_PROGRAM, Test, copy_tree, text_of
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 _NESTED = (*_SCOPES, ast.ClassDef)
+MAX_SORTED = 100
+"""Names for which the text that each removes is measured first."""
 
 
 def drop_names(text: str, test: Test) -> str:
-    """Remove each variable and attribute with all that reads it, those with the most text first."""
-    refused: set[tuple[str, str]] = set()
-    while True:
-        proposals: list[tuple[int, tuple[str, str], str]] = []
-        tree = ast.parse(text)
-        for where, name in _names_of(tree):
-            if (where, name) not in refused:
-                new = _without(tree, where, name)
-                proposals += [(len(new), (where, name), new)] if new else []
-        for _, key, new in sorted(proposals):
-            refused.add(key)
-            if len(new) < len(text) and test(new):
-                text = new
-                break
-        else:
-            return text
+    """Remove each variable and attribute with all that reads it.
+
+    Those with the most text come first; in a program with many names, the last ones.
+    """
+    tree = ast.parse(text)
+    keys = list(_names_of(tree))[::-1]
+    if len(keys) <= MAX_SORTED:
+        sizes = {key: len(_without(tree, *key) or text) for key in keys}
+        keys.sort(key=lambda key: sizes[key])
+    for key in keys:
+        new = _without(ast.parse(text), *key)
+        if new and len(new) < len(text) and test(new):
+            text = new
+    return text
 
 
 def _names_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
