@@ -97,7 +97,7 @@ def test_the_result_of_a_step_is_restored(
 def test_each_step_has_its_own_file() -> None:
     """Two steps with one file would overwrite each other."""
     names = [step.file for step in FILES]
-    assert len(names) == len(set(names)) == 8
+    assert len(names) == len(set(names)) == 9
 
 
 def test_a_step_that_may_not_run_is_reported(run_dir: run_directory.RunDir) -> None:
