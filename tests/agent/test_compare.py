@@ -140,6 +140,21 @@ def test_random_results_have_no_float64_reference() -> None:
     )
 
 
+@pytest.mark.parametrize("is_eager_shorter", [False, True])
+def test_a_program_that_ended_early_is_compared_until_then(is_eager_shorter: bool) -> None:
+    """An exception ended one side: later calls are not missing, and gradients are of another time."""
+    short = {(call, "output"): row(floats(1.0)) for call in range(2)}
+    long = {(call, "output"): row(floats(1.0)) for call in range(4)}
+    end = (-1, "gradient of argument[0]")
+    short[end], long[end] = row(floats(3.0)), row(floats(5.0))
+    sides = (short, long) if is_eager_shorter else (long, short)
+    assert find_differences(*sides, {}) == []
+    short[1, "output"] = row(floats(2.0))
+    assert [d["call"] for d in find_differences(*sides, {})] == [1]
+    del short[0, "output"]
+    assert [d["what"] for d in find_differences(*sides, {})] == ["missing", "values"]
+
+
 def test_a_result_of_only_one_side_is_missing() -> None:
     """An example is a gradient that compiled code does not return."""
     key = (-1, "gradient of argument[0]")

@@ -164,8 +164,10 @@ def find_differences(
 ) -> list[DifferenceRow]:
     """Return the differences in the order of the calls, each with the side that is wrong.
 
-    ``wide`` are the results of the float64 run, or empty.
+    ``wide`` are the results of the float64 run, or empty. If one side made fewer calls, because an
+    exception ended the program, only the calls of both are compared, and not the end.
     """
+    eager, compiled = _calls_of_both(eager, compiled), _calls_of_both(compiled, eager)
     differences = [
         _difference(key, "missing", "unknown", expected="nothing", got=_describe_row(row))
         for key, row in compiled.items()
@@ -182,6 +184,14 @@ def find_differences(
             if difference := _compare_rows(key, row, compiled_row, wide.get(key)):
                 differences.append(difference)
     return differences
+
+
+def _calls_of_both(rows: ResultRows, others: ResultRows) -> ResultRows:
+    """Return the rows that can be compared with those of the other side."""
+    last, other_last = (max((call for call, _ in some), default=-1) for some in (rows, others))
+    if last == other_last or not others:
+        return rows
+    return {key: row for key, row in rows.items() if 0 <= key[0] <= min(last, other_last)}
 
 
 def _compare_rows(

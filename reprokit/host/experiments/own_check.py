@@ -55,7 +55,9 @@ def check_without_compile(
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
         compiled = runner.run_variant(AS_IT_SAYS)
     comparison = compiled.seen.comparison
-    is_wrong = comparison is not None and bool(comparison.wrong)
+    # the exception ended the program, so what is only missing is no wrong result
+    wrong = comparison.wrong if comparison is not None else ()
+    is_wrong = any(difference.what != "missing" for difference in wrong)
     if not (is_wrong or _is_same_exception(seen, compiled.seen)):
         return seen
     return dataclasses.replace(
