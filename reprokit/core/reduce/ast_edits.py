@@ -230,6 +230,16 @@ def index_after_imports(tree: ast.Module) -> int:
     return next((i for i, n in enumerate(tree.body) if not is_import(n)), len(tree.body))
 
 
+def own_nodes(rows: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes of statements, without those inside nested functions and classes."""
+    waiting: list[ast.AST] = list(rows)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+
+
 class ReplacedNode(ast.NodeTransformer):
     """Replaces names by copies of expressions."""
 

@@ -8,13 +8,12 @@ computed of it, as a slice of the program without that name.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from reprokit.core.reduce.ast_edits import NO_PROGRAM, Test, copy_tree, text_of
+from reprokit.core.reduce.ast_edits import NO_PROGRAM, Test, copy_tree, own_nodes, text_of
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
-_NESTED = (*_SCOPES, ast.ClassDef)
 MAX_SORTED = 100
 """Names for which the text that each removes is measured first."""
 
@@ -42,16 +41,14 @@ def _names_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
         (scope.name if not isinstance(scope, ast.Module) else ".", name)
         for scope in ast.walk(tree)
         if isinstance(scope, _SCOPES)
-        for name in _stored(_own(scope.body))
+        for name in _stored(own_nodes(scope.body))
         if not name.startswith(".")
     )
     yield from found
-    yield from dict.fromkeys(
-        ("", name) for name in _stored(list(ast.walk(tree))) if name.startswith(".")
-    )
+    yield from dict.fromkeys(("", name) for name in _stored(ast.walk(tree)) if name.startswith("."))
 
 
-def _stored(nodes: list[ast.AST]) -> Iterator[str]:
+def _stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the variables that nodes assign, and with a dot the attributes and fields."""
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -62,18 +59,6 @@ def _stored(nodes: list[ast.AST]) -> Iterator[str]:
             for row in node.body:
                 if isinstance(row, ast.AnnAssign) and isinstance(row.target, ast.Name):
                     yield f".{row.target.id}"
-
-
-def _own(rows: list[ast.stmt]) -> list[ast.AST]:
-    """Return the nodes of statements, without those of nested functions and classes."""
-    found: list[ast.AST] = []
-    waiting: list[ast.AST] = list(rows)
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, _NESTED):
-            found.append(node)
-            waiting += ast.iter_child_nodes(node)
-    return found
 
 
 def _without(tree: ast.Module, where: str, name: str) -> str:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
     Test,
     call_arguments,
     copy_tree,
+    own_nodes,
     reads_name,
     target_names,
 )
@@ -77,10 +78,10 @@ def _called_once(tree: ast.Module) -> bool:
             continue
         function = named[0]
         inner = [n for row in function.body for n in ast.walk(row)]
-        returns = [n for n in _own(function.body) if isinstance(n, ast.Return)]
+        returns = [n for n in own_nodes(function.body) if isinstance(n, ast.Return)]
         rows, last = function.body, function.body[-1]
         is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
-        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own(rows)) or not (
+        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(rows)) or not (
             is_last or (isinstance(node, ast.Expr) and not returns)
         ):
             continue
@@ -120,16 +121,6 @@ def _global_names(rows: list[ast.stmt]) -> set[str]:
         is_module = table.get_type() == "module"
         found |= {s.get_name() for s in table.get_symbols() if is_module or s.is_global()}
     return found
-
-
-def _own(rows: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements, without those inside nested functions and classes."""
-    waiting: list[ast.AST] = list(rows)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            waiting += ast.iter_child_nodes(node)
 
 
 def _tuples(tree: ast.Module) -> None:
