@@ -88,11 +88,16 @@ def _with_eager(seen: Observation, eager: Observation) -> Observation:
         return seen
     if eager.exit_status == 0:
         return dataclasses.replace(seen, eager="passes", eager_detail="it passes")
-    if seen.raised is None or eager.raised is None:
-        return seen
-    if frames.root_cause(seen.raised).type != frames.root_cause(eager.raised).type:
+    if not raised_alike(seen, eager):
         return seen
     return dataclasses.replace(seen, eager="fails", eager_detail=follow_up.describe_end(eager))
+
+
+def raised_alike(seen: Observation, other: Observation) -> bool:
+    """Return whether two runs ended by exceptions of the same type."""
+    if seen.raised is None or other.raised is None:
+        return False
+    return frames.root_cause(seen.raised).type == frames.root_cause(other.raised).type
 
 
 def delete_results(run_path: Path) -> None:

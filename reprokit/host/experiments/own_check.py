@@ -12,11 +12,11 @@ import dataclasses
 from pathlib import Path
 
 from reprokit.core.experiments.ablation import EAGER, CompileVariant
-from reprokit.core.judge.stacks import frames
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments import follow_up, run_ablation
+from reprokit.host.experiments.eager_vs_compiled import raised_alike
 from reprokit.host.probe.candidate import probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_in_fresh_process
@@ -49,7 +49,7 @@ def check_without_compile(
             # the server has imported more than the program, so a fresh process must fail as well
             usual = dataclasses.replace(limits, compares=False)
             eager = run_in_fresh_process(program, python, folder, wanted, usual, is_eager=True)
-            if not _is_same_exception(seen, eager.seen):
+            if not raised_alike(seen, eager.seen):
                 return seen
             detail = follow_up.describe_end(eager.seen)
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
@@ -58,7 +58,7 @@ def check_without_compile(
     # the exception ended the program, so what is only missing is no wrong result
     wrong = comparison.wrong if comparison is not None else ()
     is_wrong = any(difference.what != "missing" for difference in wrong)
-    if not (is_wrong or _is_same_exception(seen, compiled.seen)):
+    if not (is_wrong or raised_alike(seen, compiled.seen)):
         return seen
     return dataclasses.replace(
         seen,
@@ -66,9 +66,3 @@ def check_without_compile(
         eager_detail="an isolated copy passes",
         comparison=comparison if is_wrong else seen.comparison,
     )
-
-
-def _is_same_exception(seen: Observation, other: Observation) -> bool:
-    if seen.raised is None or other.raised is None:
-        return False
-    return frames.root_cause(seen.raised).type == frames.root_cause(other.raised).type
