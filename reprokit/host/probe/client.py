@@ -314,6 +314,9 @@ class ProbeServer:
                         stacks = dump_stacks(folder, pid)
                     break
         finally:
+            with self._lock:  # also if the server is lost, because later probes count the running
+                self.waited_s += clock.waited_s / self._running
+                self._running -= 1
             if not message:
                 # the server has not reaped the child, so no other process has its pid
                 process_tree.kill_processes(pid, process_tree.family_of(pid))
@@ -321,8 +324,6 @@ class ProbeServer:
             message = self._receive(connection, REAP_TIMEOUT_S, request.id)
         ended: ProbeEnded = from_json(ProbeEnded, message)
         with self._lock:
-            self.waited_s += clock.waited_s / self._running
-            self._running -= 1
             self.cpu_s += ended.cpu_s
             connection.probes_cpu_s += ended.cpu_s
         if end == "cancelled":
