@@ -148,7 +148,13 @@ def test_a_program_that_ended_early_is_compared_until_then(is_eager_shorter: boo
     end = (-1, "gradient of argument[0]")
     short[end], long[end] = row(floats(3.0)), row(floats(5.0))
     sides = (short, long) if is_eager_shorter else (long, short)
+    long[1, "gradient of net.weight"] = row(floats(1.0))  # it ended before this backward pass
+    for side in sides:
+        side[0, "gradient of net.weight"] = row(floats(1.0))
     assert find_differences(*sides, {}) == []
+    short[0, "gradient of net.weight"] = row(floats(2.0))
+    assert [d["call"] for d in find_differences(*sides, {})] == [0]
+    short[0, "gradient of net.weight"] = row(floats(1.0))
     short[1, "output"] = row(floats(2.0))
     assert [d["call"] for d in find_differences(*sides, {})] == [1]
     del short[0, "output"]

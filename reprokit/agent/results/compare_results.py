@@ -191,7 +191,17 @@ def _calls_of_both(rows: ResultRows, others: ResultRows) -> ResultRows:
     last, other_last = (max((call for call, _ in some), default=-1) for some in (rows, others))
     if last == other_last or not others:
         return rows
-    return {key: row for key, row in rows.items() if 0 <= key[0] <= min(last, other_last)}
+    last = min(last, other_last)
+    # the exception may have come before the backward pass of the last call
+    return {
+        key: row
+        for key, row in rows.items()
+        if 0 <= key[0] < last or (key[0] == last and (key in others or not _is_gradient(key)))
+    }
+
+
+def _is_gradient(key: LeafKey) -> bool:
+    return key[1].startswith("gradient of ")
 
 
 def _compare_rows(

@@ -12,14 +12,14 @@ import contextlib
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.shared import cuts, without_compile
 from ...core.shared.contract import events, run_names
 from ...core.shared.result_comparison import COMPILED_ROLES, SEED
 from ..record import journal, process_start
-from . import follow_export
+from . import backward_passes, follow_export
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,10 @@ reports how many.
 """
 MAX_CALLS = 200
 """Later calls are not compared, and the comparison reports how many."""
+MAX_GRADIENT_ELEMENTS = 1 << 24
+"""Limit of the elements of gradients after backward passes. After a pass that is not recorded, the
+gradients at the end of the program are compared.
+"""
 _recorder: ResultRecorder | None = None
 
 T = TypeVar("T")
@@ -56,6 +60,7 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
         recorder = _recorder
         without_compile.replace_entries(torch, lambda model, _: recorder.record(model, model))
     torch.compile = _recorder.compile
+    backward_passes.follow_backward(_recorder.note_backward)
     if role == "eager":
         from . import operator_contracts
 
@@ -106,8 +111,14 @@ class ResultRecorder:
         self.left_bytes = self.left_held_bytes = MAX_BYTES
         self.calls = self.skipped_calls = self.skipped_tensors = 0
         self.real: Callable[..., Any] = torch.compile
+        self._left_gradient_elements = MAX_GRADIENT_ELEMENTS
+        self._are_gradients_noted = False
+        """Whether the gradients after the last backward pass are recorded."""
         self._modules: dict[int, tuple[str, torch.nn.Module]] = {}
         self._leaves: dict[int, tuple[str, torch.Tensor]] = {}
+        self._used: set[int] = set()
+        """The leaves of the calls before the next backward pass, or before the last one."""
+        self._is_used_up = False
         self._is_inside = self._has_journaled_problem = False
 
     def compile(self, model: Any = None, **options: Any) -> Any:
@@ -210,16 +221,16 @@ class ResultRecorder:
             return None
 
     def _keep_for_gradients(self, arguments: list[tuple[str, Any]], model: Any) -> None:
-        """Keep the leaves and the modules whose gradients and buffers the end of the run shows."""
+        """Keep the leaves and the modules whose gradients and buffers are results."""
         import torch
 
+        if self._is_used_up:
+            self._used, self._is_used_up = set(), False
         for name, leaf in arguments:
-            if (
-                isinstance(leaf, torch.Tensor)
-                and leaf.is_leaf
-                and leaf.requires_grad
-                and id(leaf) not in self._leaves
-            ):
+            if not (isinstance(leaf, torch.Tensor) and leaf.is_leaf and leaf.requires_grad):
+                continue
+            self._used.add(id(leaf))
+            if id(leaf) not in self._leaves:
                 size = leaf.numel() * leaf.element_size()
                 # a kept leaf is in memory until the program ends
                 if size > self.left_held_bytes:
@@ -227,8 +238,39 @@ class ResultRecorder:
                 else:
                     self.left_held_bytes -= size
                     self._leaves[id(leaf)] = name, leaf
-        if isinstance(model, torch.nn.Module):
-            self._modules.setdefault(id(model), (f"model{len(self._modules) or ''}", model))
+        for name, module in backward_passes.modules_of(model):
+            if id(module) not in self._modules:
+                titles = {title for title, _ in self._modules.values()}
+                title = f"{name}{len(self._modules)}" if name in titles else name
+                self._modules[id(module)] = title, module
+
+    def note_backward(self) -> None:
+        """Record the gradients after a backward pass, as results of the last call."""
+        if self._is_inside or not 0 < self.calls <= MAX_CALLS:
+            return
+        self._is_used_up, self._are_gradients_noted = True, False
+        gradients = self._gradients(self._used)
+        self._left_gradient_elements -= sum(gradient.numel() for _, gradient in gradients)
+        if self._left_gradient_elements >= 0:
+            self._are_gradients_noted = True
+            self._try_step(lambda: self._note_gradients(self.calls - 1, gradients))
+
+    def _gradients(self, used: Collection[int]) -> list[tuple[str, torch.Tensor]]:
+        """Return the gradients of the used leaves and of the modules, with their titles."""
+        found = []
+        for number, (key, (name, leaf)) in enumerate(self._leaves.items()):
+            if key in used and leaf.grad is not None:
+                title = f"gradient of {name} #{number}" if number else f"gradient of {name}"
+                found.append((title, leaf.grad))
+        for name, module in self._modules.values():
+            for place, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    found.append((f"gradient of {name}.{_plain_name(place)}", parameter.grad))
+        return found
+
+    def _note_gradients(self, call: int, gradients: list[tuple[str, torch.Tensor]]) -> None:
+        for title, gradient in gradients:
+            self._add_row(call, title, gradient, "", False)
 
     def note_call(
         self, number: int, out: Any, arguments: list[tuple[str, Any]], is_random: bool
@@ -286,15 +328,9 @@ class ResultRecorder:
         """
         import torch
 
-        for number, (name, leaf) in enumerate(self._leaves.values()):
-            if leaf.grad is not None:
-                title = f"gradient of {name} #{number}" if number else f"gradient of {name}"
-                self._add_row(-1, title, leaf.grad, "", False)
+        if not self._are_gradients_noted:
+            self._note_gradients(-1, self._gradients(self._leaves))
         for name, model in self._modules.values():
-            for key, parameter in model.named_parameters():
-                if parameter.grad is not None:
-                    title = f"gradient of {name}.{_plain_name(key)}"
-                    self._add_row(-1, title, parameter.grad, "", False)
             for key, buffer in model.named_buffers():
                 self._add_row(-1, f"buffer {name}.{_plain_name(key)}", buffer, "", False)
         path = os.path.join(self.folder, f"{self.role}.pt")
