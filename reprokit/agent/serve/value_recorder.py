@@ -92,7 +92,9 @@ def _of_tensor(one: Any, torch: Any) -> dict[str, Any]:
         "requires_grad": one.requires_grad and one.is_leaf,
         "device": str(one.device),
     }
-    if not one.dtype.is_floating_point and one.dtype != torch.bool:
+    if one.dtype.is_floating_point:
+        described["is_nonnegative"] = not bool((one < 0).any())
+    elif one.dtype != torch.bool:
         # the values are the user's, but an index must stay valid
         described["range"] = [_round(int(one.min().clamp(max=0))), _round(int(one.max()))]
     return described
@@ -122,18 +124,28 @@ def _merged(first: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a value that differs from one evaluation to the next.
 
     A tensor has the first shape, such as that of all batches but the last, and the smaller range.
-    It is empty for values that differ in more.
+    A part of a container has the first value. It is empty for values that differ in more.
     """
     if "parts" in first and len(first["parts"]) == len(later.get("parts", ())):
+        keys = len(first["parts"]) // 2 if first["kind"] == "dict" else 0
+        if first["parts"][:keys] != later["parts"][:keys]:
+            return {}
         pairs = zip(first["parts"], later["parts"], strict=True)
-        parts = [_merged(part, other) for part, other in pairs]
+        parts = [
+            part if "literal" in part and "literal" in other else _merged(part, other)
+            for part, other in pairs
+        ]
         return {**first, "parts": parts} if all(parts) and first["kind"] == later["kind"] else {}
     changes = {name for name in first.keys() | later.keys() if first.get(name) != later.get(name)}
     if not changes:
         return first
-    if not changes <= {"shape", "range"} or len(first["shape"]) != len(later["shape"]):
+    if not changes <= {"shape", "range", "is_nonnegative"} or len(first["shape"]) != len(
+        later["shape"]
+    ):
         return {}
     merged = dict(first)
+    if "is_nonnegative" in changes:
+        merged["is_nonnegative"] = False
     if "range" in changes:
         (low, high), (other_low, other_high) = first["range"], later["range"]
         merged["range"] = low, high = [max(low, other_low), min(high, other_high)]

@@ -17,6 +17,7 @@ from reprokit.core.reduce import assertions, readable, subsets
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
 from reprokit.core.reduce.passes import statements
+from reprokit.core.reduce.project import origins
 from reprokit.host.minimize import apply_passes, cut_by_run
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.answers.speculation import Answer, has_failure
@@ -162,6 +163,11 @@ class Reducer:
                 if start.level == "source":
                     text = cut_by_run.cut_by_run(text, oracle)
                 text = apply_passes.apply_passes(text, oracle, self._note)
+                if start.level == "source" and origins.reads_from_outside(text):
+                    # such as a file whose contents were needed before the program was small
+                    cut = cut_by_run.cut_by_run(text, oracle)
+                    if cut != text:
+                        text = apply_passes.apply_passes(cut, oracle, self._note)
                 is_done = True
                 self._settle_seed(text)
             if is_done or oracle.is_cold or oracle.rate < 1.0:

@@ -173,3 +173,34 @@ def test_a_later_row_replaces_an_earlier_one() -> None:
     ]
     recorded = origins.read_values(rows)
     assert recorded.values == {1: {}} and recorded.loops == {0: (2, {})}
+
+
+BOXES = {"shape": [2, 4], "dtype": "torch.float32", "is_float": True, "is_nonnegative": True}
+
+
+def test_increasing_numbers_are_tried_where_random_ones_do_not_do() -> None:
+    """The corners of a box must be sorted, and random numbers are not."""
+    parts = {"parts": [{"literal": "'boxes'"}, BOXES], "kind": "dict"}
+    program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
+    recorded = origins.RecordedValues({0: parts}, {})
+    text = origins.cut_program(program, recorded, accept("arange"))
+    assert "{'boxes': torch.arange(8.0).reshape(2, 4)}" in text
+    text = origins.cut_program(program, recorded, accept("randn"))
+    assert "{'boxes': torch.randn(2, 4)}" in text
+    for_loop = loop_of(3, step={"is_index": True}, x=BOXES)
+    assert "x = torch.arange(8.0)" in origins.cut_program(PROGRAM, for_loop, accept("arange"))
+
+
+def test_what_can_be_negative_is_not_made_increasing() -> None:
+    """No further candidate is tried for it."""
+    asked: list[str] = []
+    recorded = loop_of(3, step={"is_index": True}, x={**BOXES, "is_nonnegative": False})
+    assert origins.cut_program(PROGRAM, recorded, lambda text: bool(asked.append(text))) == PROGRAM
+    assert asked and not any("arange" in text for text in asked)
+
+
+def test_a_program_of_torch_alone_reads_nothing_from_outside() -> None:
+    """A file, a library and the command line are outside."""
+    assert origins.reads_from_outside(PROGRAM)
+    assert origins.reads_from_outside("import timm\nm = timm.create_model('x')\n")
+    assert not origins.reads_from_outside("import torch\nprint(torch.randn(3))\n")

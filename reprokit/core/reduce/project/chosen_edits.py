@@ -33,6 +33,10 @@ class Edit:
         """Return whether one of the other edits removes the node of this one."""
         return any(other._removes(self.path) for other in others)
 
+    def is_done(self, others: Sequence[Edit]) -> bool:
+        """Return whether one of the other edits changes or removes the node of this one."""
+        return any(other.path == self.path for other in others) or self.is_in(others)
+
     def _removes(self, path: Path) -> bool:
         rest = path[len(self.path) :]
         is_below = bool(rest) and path[: len(self.path)] == self.path

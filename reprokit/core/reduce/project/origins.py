@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit.core.reduce.ast_edits import (
-    NO_PROGRAM,
     Path,
     Test,
     last_name,
@@ -24,7 +23,7 @@ from reprokit.core.reduce.ast_edits import (
     text_of,
     walk_places,
 )
-from reprokit.core.reduce.project import blocks, entry_text
+from reprokit.core.reduce.project import blocks, entry_text, value_texts
 from reprokit.core.reduce.project.chosen_edits import ChosenEdits, Edit
 
 RECORDER = "_reprokit_values"
@@ -88,31 +87,52 @@ def recording_program(text: str) -> str:
     return text_of(tree)
 
 
+def reads_from_outside(text: str) -> bool:
+    """Return whether a program has values from outside, as far as its text shows."""
+    tree = ast.parse(text)
+    names = _outside_names(tree)
+    return any(True for _ in (*_loops(tree, names), *_expressions(tree, names)))
+
+
 def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
     """Return the program without blocks that never ran, and with as many of its values from outside
     replaced as ``test`` allows.
 
-    The outermost expressions and the loops are tried first: all at once, then by halves.
+    The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
+    random numbers are tried first, and then increasing ones, where that is different.
     """
     tree = ast.parse(text)
-    names = _outside_names(tree)
-    edits: list[Edit] = []
-    for number, path in enumerate(_loops(tree, names)):
-        if number in recorded.loops:
-            loop = _plain_loop(node_at(tree, path), recorded.loops[number])
-            edits += [Edit(path, loop, kept="body")] if loop is not None else []
-    for number, path in enumerate(_expressions(tree, names)):
-        if (value := _expression_of(recorded.values.get(number))) is not None:
-            edits.append(Edit(path, value))
     chosen = ChosenEdits(tree, test)
     if recorded.ran:
         chosen.add_most(blocks.edits_without(tree, recorded.ran))
     tried: list[Edit] = []
-    while rest := [e for e in edits if not e.is_in(chosen.edits) and e not in tried]:
-        outer = [e for e in rest if not e.is_in(rest)]
-        chosen.add_most(outer)
-        tried += outer
+    for is_increasing in (False, True):
+        edits = _edits_of_values(tree, recorded, is_increasing)
+        while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
+            outer = [e for e in rest if not e.is_in(rest)]
+            chosen.add_most(outer)
+            tried += outer
     return chosen.text or text
+
+
+def _edits_of_values(tree: ast.Module, recorded: RecordedValues, is_increasing: bool) -> list[Edit]:
+    """Return the edits that put constants in place of values from outside; only those with
+    increasing numbers, if that is wanted.
+    """
+    names = _outside_names(tree)
+    edits: list[Edit] = []
+    for number, path in enumerate(_loops(tree, names)):
+        if number in recorded.loops:
+            count, variables = recorded.loops[number]
+            if not is_increasing or any(map(value_texts.can_increase, variables.values())):
+                loop = _plain_loop(node_at(tree, path), count, variables, is_increasing)
+                edits += [Edit(path, loop, kept="body")] if loop is not None else []
+    for number, path in enumerate(_expressions(tree, names)):
+        described = recorded.values.get(number) or {}
+        if not is_increasing or value_texts.can_increase(described):
+            value = value_texts.expression_of(described, is_increasing)
+            edits += [Edit(path, value)] if value is not None else []
+    return edits
 
 
 def _recorder(name: str) -> ast.expr:
@@ -222,10 +242,9 @@ def _walk_uncompiled(tree: ast.Module) -> Iterator[tuple[Path, ast.AST]]:
 
 
 def _plain_loop(
-    loop: ast.For, recorded: tuple[int, Mapping[str, Mapping[str, Any]]]
+    loop: ast.For, count: int, variables: Mapping[str, Mapping[str, Any]], is_increasing: bool
 ) -> ast.For | None:
     """Return the start of a loop that assigns values like the recorded ones."""
-    count, variables = recorded
     if not 0 < count <= MAX_REPEATS:
         return None
     target = "_"
@@ -236,7 +255,7 @@ def _plain_loop(
             target = name
         elif described.get("is_index"):
             rows.append(ast.Assign([ast.Name(name, ast.Store())], ast.Name(target, ast.Load())))
-        elif (value := _expression_of(described)) is not None:
+        elif (value := value_texts.expression_of(described, is_increasing)) is not None:
             rows.append(ast.Assign([ast.Name(name, ast.Store())], value))
         else:
             return None
@@ -262,48 +281,3 @@ def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
             counts[number] = int(row["count"])
     loops = {number: (count, variables.get(number, {})) for number, count in counts.items()}
     return RecordedValues(values, loops, frozenset(ran))
-
-
-def _expression_of(described: Mapping[str, Any] | None) -> ast.expr | None:
-    """Return an expression for a value like the recorded one; None if it cannot be written."""
-    try:
-        text = _text_of(described or {})
-        return ast.parse(text, mode="eval").body if text else None
-    except NO_PROGRAM:  # the file may be cut
-        return None
-
-
-def _text_of(described: Mapping[str, Any]) -> str:
-    if "literal" in described:
-        return str(described["literal"])
-    if "parts" in described:
-        parts = [_text_of(part) for part in described["parts"]]
-        if not all(parts):
-            return ""
-        if described["kind"] == "dict":
-            keys, values = parts[: len(parts) // 2], parts[len(parts) // 2 :]
-            parts = [f"{key}: {value}" for key, value in zip(keys, values, strict=True)]
-        written = ", ".join(parts)
-        return {"tuple": f"({written},)", "list": f"[{written}]"}.get(
-            described["kind"], f"{{{written}}}"
-        )
-    if "shape" not in described:
-        return ""
-    shape = ", ".join(map(str, described["shape"])) or "()"
-    dtype = str(described["dtype"])
-    if described.get("is_float"):
-        kind = "" if dtype == "torch.float32" else f", dtype={dtype}"
-        text = f"torch.randn({shape}{kind})"
-    elif dtype == "torch.bool":
-        text = f"torch.ones({shape}, dtype=torch.bool)"
-    else:
-        shape = "".join(f"{n}, " for n in described["shape"])
-        low, high = described["range"]
-        text = f"torch.randint({low}, {high + 1}, ({shape}), dtype={dtype})"
-    if described.get("device", "cpu") != "cpu":
-        text += f".to({str(described['device'])!r})"
-    if described.get("requires_grad"):
-        text += ".requires_grad_()"
-    if described.get("is_array"):
-        text += ".numpy()"
-    return text
