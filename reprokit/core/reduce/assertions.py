@@ -66,6 +66,8 @@ torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """Parts of a program that may draw random numbers, such as layers with weights."""
 SEED = 0
+_GRADIENT = "gradient of "
+_OF_MODULE = re.compile(r"gradient of (?!argument)(\w+)\.(.+)")
 _ALL = "results"
 """The variable with the results of several calls."""
 
@@ -104,6 +106,8 @@ def with_check(
     if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
+    shared = {match[1] for d in wrong if (match := _OF_MODULE.fullmatch(d.name))}
+    body[:0] = [f"{name}.zero_grad()" for name in sorted(shared & _defined(head))]
     if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
@@ -200,8 +204,10 @@ def _with_return(
         for n in ast.walk(row)
         if isinstance(n, ast.Assign) and n.value is made
     }
+    _name_result(main, made, names)
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
-    if count != 1 or wrong[0].call > 0 or not (call := _called(main, made, names)):
+    is_later = wrong[0].call > 0 and not wrong[0].name.startswith(_GRADIENT)
+    if count != 1 or is_later or not (call := _called(main, made, names)):
         is_free = not any(
             isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row)
         )
@@ -213,7 +219,7 @@ def _with_return(
             return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
         return None
     rows, place, name, arguments = call
-    if not (returned := _returned(wrong, name, arguments)):
+    if not (returned := _returned(wrong, name, arguments, made)):
         return None
     if isinstance(rows[place], ast.Expr) and name in returned:
         value = rows[place].value  # type: ignore[attr-defined]
@@ -246,6 +252,23 @@ def _rename_hiding(main: list[ast.stmt], defined: set[str]) -> None:
                 name.id = renamed[name.id]
 
 
+def _name_result(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -> None:
+    """Give a name to the result of a call whose method is called at once: ``f(x).backward()``."""
+    for index, node in enumerate(rows):
+        if isinstance(node, ast.With):
+            _name_result(node.body, made, names)
+        inner, outer = _value(node), None
+        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            inner, outer = inner.func.value, inner.func
+        if outer is not None and isinstance(node, ast.Expr) and _is_call(inner, made, names):
+            outer.value = ast.Name("out", ast.Load())
+            rows[index : index + 1] = [
+                ast.Assign([ast.Name("out", ast.Store())], inner, lineno=0),
+                node,
+            ]
+            return
+
+
 def _rows(main: list[ast.stmt]) -> list[str]:
     return [ast.unparse(ast.fix_missing_locations(n)) for n in main]
 
@@ -255,6 +278,11 @@ def _gives(node: ast.stmt) -> set[str]:
     return {
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
+
+
+def _defined(rows: Sequence[ast.stmt]) -> set[str]:
+    """Return the variables that statements assign outside of functions and classes."""
+    return set[str]().union(*(_gives(n) for n in rows if not ast_edits.is_definition(n)))
 
 
 def _free(node: ast.stmt) -> set[str]:
@@ -323,16 +351,31 @@ def _value(node: ast.stmt) -> ast.expr:
     return node.value if isinstance(node, (ast.Expr, ast.Assign)) else ast.Constant(None)
 
 
-def _returned(wrong: Sequence[Difference], name: str, arguments: list[str]) -> list[str]:
-    if any(d.name.startswith(("gradient of model", "buffer")) for d in wrong):
-        return []
-    kinds = {d.name.split("[")[0].split(" ")[0] for d in wrong}
+def _returned(
+    wrong: Sequence[Difference], name: str, arguments: list[str], made: ast.Call
+) -> list[str]:
+    """Return the expressions for what differs; none if something cannot be read."""
+    kinds, gradients = set[str](), list[str]()
+    for one in wrong:
+        if one.name.startswith("buffer"):
+            return []
+        if (match := _OF_MODULE.fullmatch(one.name)) is None:
+            kinds.add(one.name.split("[")[0].split(" ")[0])
+            continue
+        module, key = match.groups()
+        if module == "model":
+            module = ast.unparse(made.args[0])
+        if not module.isidentifier():
+            return []
+        is_plain = all(part.isidentifier() for part in key.split("."))
+        owner = f"{module}.{key}" if is_plain else f"{module}.get_parameter({key!r})"
+        gradients.append(f"{owner}.grad")
     names = [name] if "output" in kinds else []
     if "argument" in kinds:
         names += arguments
     if "gradient" in kinds:
         names += [f"{a}.grad" for a in arguments]
-    return names
+    return names + gradients
 
 
 def _assertion(what: str, is_one: bool) -> str:

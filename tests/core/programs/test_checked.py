@@ -45,6 +45,19 @@ BACKWARD = (
     "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\nout ="
     " torch.compile(f)(x)\nout.sum().backward()\n"
 )
+CHAINED = (
+    "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\n"
+    "torch.compile(f)(x).sum().backward()\n"
+)
+OF_GLOBAL_MODULE = (
+    "import torch\nnet = torch.nn.Linear(3, 2)\ndef f(x):\n    return net(x)\nx = torch.ones(3)\n"
+    "torch.compile(f)(x).sum().backward()\n"
+)
+OF_MODULE = (
+    "import torch\nx = torch.ones(3)\nnet = torch.nn.Sequential(torch.nn.Linear(3, 2))\n"
+    "fast = torch.compile(net)\nfor _ in range(2):\n    net.zero_grad()\n"
+    "    fast(x).sum().backward()\n"
+)
 EXPORTED = (
     "import torch\nmodule = torch.nn.Module()\nmodule.forward = lambda x: x * 2\nx ="
     " torch.randn(3)\nexported = torch.export.export(module, (x,))\nexported.module()(x)\n"
@@ -103,6 +116,17 @@ def right(f: Any, args: Any) -> Any:
         (PRECOMPILED, OUTPUT, lambda f, args: f(*args) + 1),
         (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
         (BACKWARD, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
+        (CHAINED, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
+        (
+            OF_GLOBAL_MODULE,
+            Difference(3, "gradient of net.weight", "values", "compiled"),
+            lambda f, args: f(*args) * 2,
+        ),
+        (
+            OF_MODULE.replace("for _ in range(2):\n    net.zero_grad()\n    ", ""),
+            Difference(0, "gradient of model.0.weight", "values", "compiled"),
+            lambda f, args: f(*args) * 2,
+        ),
         (NAMED + "g(x)\n", OUTPUT, lambda f, args: f(*args) + 1),
         (
             LOOP,
@@ -128,11 +152,19 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
     ("text", "difference"),
     [
         (PLAIN + "torch.compile(f)(x)\n", OUTPUT),
+        (
+            OF_MODULE.replace("torch.compile(net)", "torch.compile(torch.nn.Linear(3, 2))"),
+            Difference(0, "gradient of model.weight", "values", "compiled"),
+        ),
+        (
+            OF_MODULE + "fast(x)",
+            Difference(0, "gradient of model.weight", "values", "compiled"),
+        ),
         (NAMED + "print(g(x))\n", OUTPUT),
         (NAMED + "g(x)\n", ARGUMENT),
         (EXPORTED, ARGUMENT),
         (PRECOMPILED, ARGUMENT),
-        (BACKWARD, Difference(-1, "gradient of model.weight", "values", "compiled")),
+        (BACKWARD, Difference(-1, "buffer model.mean", "values", "compiled")),
         (PLAIN, Difference(0, "output", "aliasing", "unknown")),
         (SIZES, dataclasses.replace(COUNTED, expected="'a'", got="'b'")),
     ],
