@@ -285,6 +285,7 @@ PUBLIC = {
     "torch._dynamo.config.compiled_autograd",
     "torch._dynamo.config.enable_aot_compile",
     "torch.export.export",
+    "torch.autograd.backward",
 }
 """Functions and settings that are not private symbols."""
 

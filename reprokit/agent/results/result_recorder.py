@@ -19,7 +19,7 @@ from ...core.shared import cuts, without_compile
 from ...core.shared.contract import events, run_names
 from ...core.shared.result_comparison import COMPILED_ROLES, SEED
 from ..record import journal, process_start
-from . import backward_passes, follow_export
+from . import followed_calls
 
 if TYPE_CHECKING:
     import torch
@@ -55,12 +55,12 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
     rank_folders = (f"rank-{rank}" for rank in process_start.rank_if_several())
     _recorder = ResultRecorder(role, os.path.join(folder, *rank_folders))
     if role in COMPILED_ROLES:
-        follow_export.ExportFollower(_recorder.record).replace_export()
+        followed_calls.ExportFollower(_recorder.record).replace_export()
     else:
         recorder = _recorder
         without_compile.replace_entries(torch, lambda model, _: recorder.record(model, model))
     torch.compile = _recorder.compile
-    backward_passes.follow_backward(_recorder.note_backward)
+    followed_calls.follow_backward(_recorder.note_backward)
     if role == "eager":
         from . import operator_contracts
 
@@ -238,7 +238,7 @@ class ResultRecorder:
                 else:
                     self.left_held_bytes -= size
                     self._leaves[id(leaf)] = name, leaf
-        for name, module in backward_passes.modules_of(model):
+        for name, module in followed_calls.modules_of(model):
             if id(module) not in self._modules:
                 titles = {title for title, _ in self._modules.values()}
                 title = f"{name}{len(self._modules)}" if name in titles else name

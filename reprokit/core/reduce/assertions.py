@@ -68,6 +68,7 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 SEED = 0
 _GRADIENT = "gradient of "
 _OF_MODULE = re.compile(r"gradient of (?!argument)(\w+)\.(.+)")
+_OF_ARGUMENT = re.compile(r"gradient of argument\[(\d+)\](?: #\d+)?$")
 _ALL = "results"
 """The variable with the results of several calls."""
 
@@ -257,9 +258,11 @@ def _name_result(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -
     for index, node in enumerate(rows):
         if isinstance(node, ast.With):
             _name_result(node.body, made, names)
-        inner, outer = _value(node), None
+        inner = _value(node)
+        outer: ast.Attribute | None = None
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            inner, outer = inner.func.value, inner.func
+            outer = inner.func
+            inner = outer.value
         if outer is not None and isinstance(node, ast.Expr) and _is_call(inner, made, names):
             outer.value = ast.Name("out", ast.Load())
             rows[index : index + 1] = [
@@ -321,11 +324,7 @@ def _called(
         value = _value(node)
         if _is_call(value, made, names) and isinstance(value, ast.Call):
             name = ast_edits.target_names(node) or ("out" if isinstance(node, ast.Expr) else "")
-            return (
-                (rows, index, name, [a.id for a in value.args if isinstance(a, ast.Name)])
-                if name
-                else None
-            )
+            return (rows, index, name, [getattr(a, "id", "") for a in value.args]) if name else None
     return None
 
 
@@ -356,9 +355,14 @@ def _returned(
 ) -> list[str]:
     """Return the expressions for what differs; none if something cannot be read."""
     kinds, gradients = set[str](), list[str]()
+    known = [a for a in arguments if a]
     for one in wrong:
         if one.name.startswith("buffer"):
             return []
+        place = _OF_ARGUMENT.match(one.name)
+        if place and arguments[int(place[1]) :][:1] not in ([], [""]):
+            gradients.append(f"{arguments[int(place[1])]}.grad")
+            continue
         if (match := _OF_MODULE.fullmatch(one.name)) is None:
             kinds.add(one.name.split("[")[0].split(" ")[0])
             continue
@@ -372,10 +376,10 @@ def _returned(
         gradients.append(f"{owner}.grad")
     names = [name] if "output" in kinds else []
     if "argument" in kinds:
-        names += arguments
+        names += known
     if "gradient" in kinds:
-        names += [f"{a}.grad" for a in arguments]
-    return names + gradients
+        names += [f"{a}.grad" for a in known]
+    return [*names, *dict.fromkeys(gradients)]
 
 
 def _assertion(what: str, is_one: bool) -> str:

@@ -110,6 +110,28 @@ def one_by_one(
             return text
 
 
+def keep_proposals(
+    text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test
+) -> str:
+    """Replace the program by a proposal for which the predicate ``test`` holds, until there is
+    none. No text is proposed twice.
+    """
+    refused = {text}
+    while True:
+        for changed in proposals(ast.parse(text)):
+            try:
+                new = text_of(changed)
+            except NO_PROGRAM:
+                continue
+            if new not in refused:
+                refused.add(new)
+                if test(new):
+                    text = new
+                    break
+        else:
+            return text
+
+
 def text_of(tree: ast.Module) -> str:
     """Return the text of a tree; raises one of ``NO_PROGRAM`` if it is not a program."""
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"

@@ -13,6 +13,7 @@ from reprokit.core.reduce.passes import (
     inline_classes,
     kernel_arguments,
     names,
+    objects,
     statements,
     straight_line,
 )
@@ -20,6 +21,7 @@ from reprokit.core.reduce.passes import (
 Pass = tuple[str, Callable[[str, ast_edits.Test], str]]
 """A name for the status line, and a function of a program and a test that returns a program."""
 PASSES: tuple[Pass, ...] = (
+    ("objects as variables", objects.dissolve_objects),
     ("a straight line", straight_line.straighten_program),
     ("names that nothing reads", dead_code.drop_unused),
     ("names and what reads them", names.drop_names),

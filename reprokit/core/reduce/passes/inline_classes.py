@@ -8,20 +8,19 @@ parameter or a loop.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from reprokit.core.reduce.ast_edits import (
-    NO_PROGRAM,
     Path,
     ReplacedNode,
     Test,
     call_arguments,
     copy_tree,
+    keep_proposals,
     node_at,
     reads_name,
     replace_node,
     target_names,
-    text_of,
     walk_places,
 )
 
@@ -32,45 +31,26 @@ _CONTAINERS = frozenset(
 
 def inline_submodules(text: str, test: Test) -> str:
     """Replace a class by one of the modules that it contains."""
-    return _proposed(text, _hoisted, test)
+    return keep_proposals(text, _hoisted, test)
 
 
 def inline_constants(text: str, test: Test) -> str:
     """Replace attributes and parameters that always have the same constant value by it, and drop
     unused parameters.
     """
-    return _proposed(_proposed(text, _attributes, test), _parameters, test)
+    return keep_proposals(keep_proposals(text, _attributes, test), _parameters, test)
 
 
 def unroll_loops(text: str, test: Test) -> str:
     """Replace a loop by its first iteration."""
-    return _proposed(text, _turns, test)
+    return keep_proposals(text, _turns, test)
 
 
 def inline_functions(text: str, test: Test) -> str:
     """Replace a module without state by a function, and a function that only returns a value by the
     value.
     """
-    return _proposed(_proposed(text, _as_functions, test), _as_values, test)
-
-
-def _proposed(
-    text: str, proposals: Callable[[ast.Module], Iterator[ast.Module]], test: Test
-) -> str:
-    refused = {text}
-    while True:
-        for changed in proposals(ast.parse(text)):
-            try:
-                new = text_of(changed)
-            except NO_PROGRAM:
-                continue
-            if new not in refused:
-                refused.add(new)
-                if test(new):
-                    text = new
-                    break
-        else:
-            return text
+    return keep_proposals(keep_proposals(text, _as_functions, test), _as_values, test)
 
 
 def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:

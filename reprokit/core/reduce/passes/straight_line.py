@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import symtable
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
@@ -60,9 +60,10 @@ def _all_called_once(tree: ast.Module) -> None:
 
 def _called_once(tree: ast.Module) -> bool:
     """Replace ``model, args = make()`` and ``main()`` by the body of the function, if nothing else
-    calls it. Return whether one was replaced.
+    calls it. The call may be in a loop. Return whether one was replaced.
     """
-    for index, node in enumerate(tree.body):
+    for block, index in _statements(tree.body):
+        node = block[index]
         call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             continue
@@ -79,7 +80,8 @@ def _called_once(tree: ast.Module) -> bool:
         function = named[0]
         inner = [n for row in function.body for n in ast.walk(row)]
         returns = [n for n in own_nodes(function.body) if isinstance(n, ast.Return)]
-        rows, last = function.body, function.body[-1]
+        rows = [row for row in function.body if not isinstance(row, ast.Global)]
+        last = function.body[-1]
         is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(rows)) or not (
             is_last or (isinstance(node, ast.Expr) and not returns)
@@ -89,7 +91,8 @@ def _called_once(tree: ast.Module) -> bool:
         stored = {
             n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         } | values.keys()
-        if stored & _global_names([row for row in tree.body if row is not function]):
+        shared = {name for n in inner if isinstance(n, ast.Global) for name in n.names}
+        if (stored - shared) & _global_names([row for row in tree.body if row is not function]):
             continue
         new: list[ast.stmt] = [
             ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in values.items()
@@ -103,10 +106,19 @@ def _called_once(tree: ast.Module) -> bool:
             new += [*rows[:-1], end]
         else:
             new += rows
-        tree.body[index : index + 1] = new
+        block[index : index + 1] = new
         tree.body.remove(function)
         return True
     return False
+
+
+def _statements(block: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int]]:
+    """Yield the statements of a module that are not in a function or a class: block and index."""
+    for index, node in enumerate(block):
+        yield block, index
+        if isinstance(node, (ast.For, ast.While, ast.If, ast.With, ast.Try)):
+            for field in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, field, []))
 
 
 def _global_names(rows: list[ast.stmt]) -> set[str]:
