@@ -116,7 +116,7 @@ def keep_proposals(
     """Replace the program by a proposal for which the predicate ``test`` holds, until there is
     none. No text is proposed twice.
     """
-    refused = {text}
+    refused = {text, text_of(ast.parse(text))}
     while True:
         for changed in proposals(ast.parse(text)):
             try:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 from reprokit.core.reduce import ast_edits, readable
 from reprokit.core.reduce.passes import (
+    context_managers,
     dead_code,
     function_arguments,
     inline_classes,
     kernel_arguments,
+    literals,
     names,
     objects,
     statements,
@@ -22,8 +24,10 @@ Pass = tuple[str, Callable[[str, ast_edits.Test], str]]
 """A name for the status line, and a function of a program and a test that returns a program."""
 PASSES: tuple[Pass, ...] = (
     ("objects as variables", objects.dissolve_objects),
+    ("context managers", context_managers.inline_contexts),
     ("a straight line", straight_line.straighten_program),
     ("names that nothing reads", dead_code.drop_unused),
+    ("results of literals", literals.compute_literals),
     ("names and what reads them", names.drop_names),
     ("names that nothing reads", dead_code.drop_unused),
     ("sizes of the model", statements.shrink_knobs),

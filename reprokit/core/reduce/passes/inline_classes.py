@@ -162,6 +162,10 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
     for path, node in walk_places(tree):
         if not isinstance(node, ast.FunctionDef):
             continue
+        if node.args.kwarg and not any(reads_name(r, node.args.kwarg.arg) for r in node.body):
+            changed = copy_tree(tree)
+            node_at(changed, path).args.kwarg = None
+            yield changed
         owner = node_at(tree, path[:-1])
         skip = int(isinstance(owner, ast.ClassDef))
         is_method = bool(skip) and node.name != "__init__"
