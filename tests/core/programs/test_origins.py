@@ -123,8 +123,8 @@ def test_one_value_that_is_needed_costs_few_probes() -> None:
     assert len(tried) <= 14  # one at a time: 32
 
 
-def test_compiled_code_is_not_recorded() -> None:
-    """No value of a class or a compiled function is recorded, nor one of their results."""
+def test_values_in_compiled_code_are_replaced_last() -> None:
+    """An expression in a class or a compiled function may be replaced, but not its result."""
     program = """
 from __future__ import annotations
 import json, torch
@@ -145,9 +145,18 @@ main()
     copy = origins.recording_program(program)
     assert copy.startswith("from __future__ import annotations\n")
     compiled = copy[copy.index("class Model") : copy.index("def read")]
-    assert f"{origins.RECORDER}.value" not in compiled
     assert compiled.count(f"{origins.RECORDER}.ran") == 2
     assert f"model({origins.RECORDER}.value(" in copy and "y.sum()" in copy
+    asked: list[str] = []
+    every = {number: {"literal": "7"} for number in range(99)}
+
+    def test(text: str) -> bool:
+        asked.append(text)
+        return "read('x')" not in text
+
+    text = origins.cut_program(program, origins.RecordedValues(every, {}), test)
+    assert "return x * 7" in text and "return x + 7" in text and "model(7)" in text
+    assert "json.loads('2')" in asked[0] and "model(7)" in asked[0]
 
 
 def test_a_program_of_torch_alone_has_nothing_to_record() -> None:

@@ -60,7 +60,7 @@ def recording_program(text: str) -> str:
     tree = ast.parse(text)
     names = _outside_names(tree)
     loops = list(_loops(tree, names))
-    places = list(_expressions(tree, names))
+    places = [path for path, _ in _expressions(tree, names)]
     every = [block for _, _, block in blocks.blocks_of(tree)]
     if not places and not loops and len(every) < MIN_BLOCKS:
         return ""
@@ -99,15 +99,16 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
     replaced as ``test`` allows.
 
     The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
-    random numbers are tried first, and then increasing ones, where that is different.
+    random numbers are tried first, and then increasing ones, where that is different. What is
+    inside classes and compiled functions, such as the result of a model of a library, comes last.
     """
     tree = ast.parse(text)
     chosen = ChosenEdits(tree, test)
     if recorded.ran:
         chosen.add_most(blocks.edits_without(tree, recorded.ran))
     tried: list[Edit] = []
-    for is_increasing in (False, True):
-        edits = _edits_of_values(tree, recorded, is_increasing)
+    for is_inner, is_increasing in ((False, False), (False, True), (True, False)):
+        edits = _edits_of_values(tree, recorded, is_inner, is_increasing)
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
             chosen.add_most(outer)
@@ -115,20 +116,24 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
     return chosen.text or text
 
 
-def _edits_of_values(tree: ast.Module, recorded: RecordedValues, is_increasing: bool) -> list[Edit]:
-    """Return the edits that put constants in place of values from outside; only those with
-    increasing numbers, if that is wanted.
+def _edits_of_values(
+    tree: ast.Module, recorded: RecordedValues, is_inner: bool, is_increasing: bool
+) -> list[Edit]:
+    """Return the edits that put constants in place of values from outside: those inside classes and
+    compiled functions or the others, and only those with increasing numbers, if that is wanted.
     """
     names = _outside_names(tree)
     edits: list[Edit] = []
     for number, path in enumerate(_loops(tree, names)):
-        if number in recorded.loops:
+        if number in recorded.loops and not is_inner:
             count, variables = recorded.loops[number]
             if not is_increasing or any(map(value_texts.can_increase, variables.values())):
                 loop = _plain_loop(node_at(tree, path), count, variables, is_increasing)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
-    for number, path in enumerate(_expressions(tree, names)):
+    for number, (path, is_inside) in enumerate(_expressions(tree, names)):
         described = recorded.values.get(number) or {}
+        if is_inside != is_inner:
+            continue
         if not is_increasing or value_texts.can_increase(described):
             value = value_texts.expression_of(described, is_increasing)
             edits += [Edit(path, value)] if value is not None else []
@@ -208,37 +213,40 @@ def _assigned(target: ast.AST) -> list[str]:
 
 
 def _loops(tree: ast.Module, names: set[str]) -> Iterator[Path]:
-    for path, node in _walk_uncompiled(tree):
-        if isinstance(node, ast.For) and not node.orelse and _is_from_outside(node.iter, names):
+    for path, node, is_inside in _walk(tree):
+        is_loop = isinstance(node, ast.For) and not node.orelse and not is_inside
+        if is_loop and _is_from_outside(node.iter, names):  # type: ignore[attr-defined]
             yield path
 
 
-def _expressions(tree: ast.Module, names: set[str]) -> Iterator[Path]:
-    """Yield the expressions that are computed from values from outside, the outermost first."""
+def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, bool]]:
+    """Yield the expressions that are computed from values from outside, the outermost first, and
+    whether each is inside a class or a compiled function.
+    """
     compiled = _compiled_names(tree)
-    for path, node in _walk_uncompiled(tree):
+    for path, node, is_inside in _walk(tree):
         is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             continue
         is_place = path[-1][0] in ("func", "bases", "decorator_list")
         is_place |= isinstance(node, ast.Call) and last_name(node.func) in compiled | OF_TENSORS
         is_place |= any(
-            field in ("annotation", "returns", "optional_vars", "cases") for field, _ in path
+            field in ("annotation", "returns", "optional_vars", "cases", "decorator_list")
+            for field, _ in path
         )
         if not is_place and _is_from_outside(node, names):
-            yield path
+            yield path, is_inside
 
 
-def _walk_uncompiled(tree: ast.Module) -> Iterator[tuple[Path, ast.AST]]:
-    """Yield the nodes outside of classes and compiled functions, each with its path."""
+def _walk(tree: ast.Module) -> Iterator[tuple[Path, ast.AST, bool]]:
+    """Yield the nodes, each with its path and whether it is in a class or a compiled function."""
     compiled = _compiled_names(tree)
-    skipped: list[Path] = []
+    inside: list[Path] = []
     for path, node in walk_places(tree):
         is_function = isinstance(node, ast.FunctionDef) and (node.name in compiled)
         if isinstance(node, ast.ClassDef) or is_function:
-            skipped.append(path)
-        if not any(path[: len(one)] == one for one in skipped):
-            yield path, node
+            inside.append(path)
+        yield path, node, any(path[: len(one)] == one for one in inside)
 
 
 def _plain_loop(
