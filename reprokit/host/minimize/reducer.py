@@ -39,7 +39,7 @@ HEALTHY_MULTIPLE = 4.0
 MIN_HANG_DEADLINE_S = 4.0
 ENDLESS_S = 15.0
 """Seconds that a probe may take to trace one line until that counts as an endless loop."""
-MIN_PASS_S = 15.0
+MIN_PASS_S = 6.0
 """Seconds that a probe may always take, if the failure is not a hang."""
 PASS_MULTIPLE = 2.5
 MIN_DEADLINE_S = 60.0

@@ -113,8 +113,32 @@ def test_a_function_that_only_returns_a_value_is_inlined() -> None:
     """The value replaces each call, and also a generator of one value."""
     before = "def a():\n    return torch.ones(2)\ndef b():\n    yield 1\nf(a(), next(b()))\n"
     assert inline_classes.inline_functions(before, lambda new: True) == "f(torch.ones(2), 1)\n"
-    for unchanged in ("def a():\n    return 1\nf(a)\n", "def a(x):\n    return 1\nf(a(2))\n"):
+    before = "def a(x, y=2):\n    return x + y\nf(a(len(z)), a(1, 3))\n"
+    assert inline_classes.inline_functions(before, lambda new: True) == "f(len(z) + 2, 1 + 3)\n"
+    for unchanged in (
+        "def a():\n    return 1\nf(a)\n",
+        "def a(x):\n    return x + x\nf(a(g(2)))\n",
+        "def a(x):\n    return 1\nf(a(g(2)))\n",
+        "def a(*x):\n    return x\nf(a(2))\n",
+    ):
         assert inline_classes.inline_functions(unchanged, lambda new: True) == unchanged
+
+
+def test_a_function_that_one_function_calls_is_inlined_into_it() -> None:
+    """Only if their variables have different names."""
+    before = (
+        "def inner(x, n):\n    y = x + n\n    return y\n"
+        "def repro(x):\n    x = inner(x, 2)\n    return x\ntorch.compile(repro)(x)\n"
+    )
+    text = inline_classes.inline_functions(before, lambda new: True)
+    assert text == (
+        "def repro(x):\n    n = 2\n    y = x + n\n    x = y\n    return x\ntorch.compile(repro)(x)\n"
+    )
+    returned = before.replace("    x = inner(x, 2)\n    return x\n", "    return inner(x, 2)\n")
+    text = inline_classes.inline_functions(returned, lambda new: True)
+    assert "def repro(x):\n    n = 2\n    y = x + n\n    return y\n" in text
+    clash = before.replace("    return x\n", "    y = 3\n    return x + y\n")
+    assert inline_classes.inline_functions(clash, lambda new: True) == clash
 
 
 def test_a_function_that_is_called_once_is_inlined() -> None:

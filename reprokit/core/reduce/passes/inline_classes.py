@@ -23,6 +23,7 @@ from reprokit.core.reduce.ast_edits import (
     target_names,
     walk_places,
 )
+from reprokit.core.reduce.passes import inline_calls
 
 _CONTAINERS = frozenset(
     {"ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Parameter", "Sequential"}
@@ -47,10 +48,10 @@ def unroll_loops(text: str, test: Test) -> str:
 
 
 def inline_functions(text: str, test: Test) -> str:
-    """Replace a module without state by a function, and a function that only returns a value by the
-    value.
+    """Replace a module without state by a function, and a function by its body where it is
+    called.
     """
-    return keep_proposals(keep_proposals(text, _as_functions, test), _as_values, test)
+    return inline_calls.inline_calls(keep_proposals(text, _as_functions, test), test)
 
 
 def _hoisted(tree: ast.Module) -> Iterator[ast.Module]:
@@ -318,39 +319,6 @@ def _as_functions(tree: ast.Module) -> Iterator[ast.Module]:
             _without_parameter(function, 0)
             changed.body[place] = function
             _Named(node.name, name).visit(changed)
-            yield changed
-
-
-def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
-    for function in tree.body:
-        takes = function.args if isinstance(function, ast.FunctionDef) else None
-        if (
-            takes is None
-            or not isinstance(function, ast.FunctionDef)
-            or len(function.body) != 1
-            or takes.args
-        ):
-            continue
-        row = function.body[0]
-        value = row.value if isinstance(row, (ast.Return, ast.Expr)) else None
-        is_generator = isinstance(value, ast.Yield)
-        if value is None or (isinstance(row, ast.Expr) and not is_generator):
-            continue
-        wanted = f"next({function.name}())" if is_generator else f"{function.name}()"
-        changed = copy_tree(tree)
-        for path, node in walk_places(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node) == wanted:
-                replace_node(
-                    changed,
-                    path,
-                    [copy_tree(value.value if isinstance(value, ast.Yield) else value)],  # type: ignore[type-var]
-                )
-        if not reads_name(changed, function.name):
-            changed.body = [
-                r
-                for r in changed.body
-                if not isinstance(r, ast.FunctionDef) or r.name != function.name
-            ]
             yield changed
 
 

@@ -5,33 +5,28 @@ are unpacked at once.
 from __future__ import annotations
 
 import ast
-import symtable
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
     Test,
-    call_arguments,
     copy_tree,
-    own_nodes,
     reads_name,
     target_names,
 )
-
-MAX_INLINED = 20
-"""Functions that are inlined at once."""
+from reprokit.core.reduce.passes import inline_calls
 
 
 def straighten_program(text: str, test: Test) -> str:
     """Inline factories and unpack tuples, and keep each step for which the predicate holds."""
     for step in (
-        _all_called_once,
-        _called_once,
+        inline_calls.inline_all,
+        inline_calls.inline_one,
         _tuples,
         _dicts,
         _keywords,
         _single_loops,
-        _called_once,
+        inline_calls.inline_one,
         _tuples,
         _stars,
         _empty_keywords,
@@ -50,89 +45,6 @@ def _safely(step: Callable[[ast.Module], object], text: str) -> str:
     tree = ast.parse(text)
     step(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
-def _all_called_once(tree: ast.Module) -> None:
-    for _ in range(MAX_INLINED):
-        if not _called_once(tree):
-            break
-
-
-def _called_once(tree: ast.Module) -> bool:
-    """Replace ``model, args = make()`` and ``main()`` by the body of the function, if nothing else
-    calls it. The call may be in a loop. Return whether one was replaced.
-    """
-    for block, index in _statements(tree.body):
-        node = block[index]
-        call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
-            continue
-        name = call.func.id
-        named = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
-        uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-        values = (
-            call_arguments(named[0], call, 0)
-            if len(named) == len(uses) == 1 and not named[0].decorator_list
-            else None
-        )
-        if values is None:
-            continue
-        function = named[0]
-        inner = [n for row in function.body for n in ast.walk(row)]
-        returns = [n for n in own_nodes(function.body) if isinstance(n, ast.Return)]
-        rows = [row for row in function.body if not isinstance(row, ast.Global)]
-        last = function.body[-1]
-        is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
-        if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(rows)) or not (
-            is_last or (isinstance(node, ast.Expr) and not returns)
-        ):
-            continue
-        values = {n: v for n, v in values.items() if ast.unparse(v) != n}
-        stored = {
-            n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        } | values.keys()
-        shared = {name for n in inner if isinstance(n, ast.Global) for name in n.names}
-        if (stored - shared) & _global_names([row for row in tree.body if row is not function]):
-            continue
-        new: list[ast.stmt] = [
-            ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in values.items()
-        ]
-        if is_last:
-            assert isinstance(last, ast.Return) and last.value is not None
-            value = last.value
-            end = (
-                ast.Assign(node.targets, value) if isinstance(node, ast.Assign) else ast.Expr(value)
-            )
-            new += [*rows[:-1], end]
-        else:
-            new += rows
-        block[index : index + 1] = new
-        tree.body.remove(function)
-        return True
-    return False
-
-
-def _statements(block: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int]]:
-    """Yield the statements of a module that are not in a function or a class: block and index."""
-    for index, node in enumerate(block):
-        yield block, index
-        if isinstance(node, (ast.For, ast.While, ast.If, ast.With, ast.Try)):
-            for field in ("body", "orelse", "finalbody"):
-                yield from _statements(getattr(node, field, []))
-
-
-def _global_names(rows: list[ast.stmt]) -> set[str]:
-    """Return the names of a module's variables, also of those that only functions read."""
-    found: set[str] = set()
-    tables = [
-        symtable.symtable(ast.unparse(ast.fix_missing_locations(ast.Module(rows, []))), "", "exec")
-    ]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        is_module = table.get_type() == "module"
-        found |= {s.get_name() for s in table.get_symbols() if is_module or s.is_global()}
-    return found
 
 
 def _tuples(tree: ast.Module) -> None:
