@@ -134,6 +134,11 @@ def test_wrong_numbers_are_one_family_at_any_position() -> None:
     gradient = dataclasses.replace(WRONG, name="gradient of argument[0]")
     assert result_comparison.difference_family((gradient,)) == "numbers of the backward"
     assert result_comparison.difference_family((gradient, WRONG)) == "numbers"
+    later = dataclasses.replace(WRONG, call=3)
+    first = dataclasses.replace(gradient, call=2)
+    assert result_comparison.difference_family((later, first)) == "numbers of the backward"
+    at_end = dataclasses.replace(gradient, call=-1)
+    assert result_comparison.difference_family((later, at_end)) == "numbers"
     assert (
         result_comparison.difference_family((dataclasses.replace(WRONG, what="stride"),))
         == "stride"

@@ -59,5 +59,11 @@ program, ``PASSES`` are applied again.
 """
 NUMBER_PASSES: tuple[Pass, ...] = (("numbers", statements.shrink_numbers),)
 """The passes after those. They save no lines, and have the most edits of all."""
-NAMING_PASSES: tuple[Pass, ...] = (("names", readable.plain_names),)
-"""The last passes, which change only names."""
+LAST_PASSES: tuple[Pass, ...] = (
+    ("a straight line", straight_line.straighten_program),
+    ("modules as functions", inline_classes.inline_functions),
+    ("a straight line", straight_line.straighten_program),
+    ("names that nothing reads", dead_code.drop_unused),
+    ("names", readable.plain_names),
+)
+"""The last passes: few probes, also after a loop of passes that ended early."""

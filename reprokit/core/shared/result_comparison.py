@@ -240,9 +240,13 @@ def _list(value: object) -> list[object]:
 
 
 def difference_family(differences: tuple[Difference, ...]) -> str:
-    """Return the kind of the differences, which does not depend on where in a model they are."""
+    """Return the kind of the differences, which does not depend on where in a model they are.
+
+    Only those of the first call count: a wrong gradient changes the results of later calls.
+    """
     words = "numbers" if differences[0].what in NUMBERS else differences[0].what
-    is_backward = all(d.name.startswith("gradient") for d in differences)
+    first = min((d.call for d in differences if d.call >= 0), default=-1)
+    is_backward = all(d.name.startswith("gradient") for d in differences if d.call == first)
     return f"{words} of the backward" if is_backward else words
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
-from reprokit.core.reduce.pass_table import NAMING_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
+from reprokit.core.reduce.pass_table import LAST_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
@@ -41,7 +41,7 @@ def apply_passes(text: str, oracle: Oracle, note: Callable[[str], None]) -> str:
         return repeat(text, lambda text: over(without_lines(text), PART_PASSES))
 
     text = repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
-    return over(text, NAMING_PASSES)
+    return over(text, LAST_PASSES)
 
 
 def _repeat(
