@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -56,4 +57,11 @@ def test_a_script_is_not_run_again_where_it_cannot_be_isolated(
     request = Request(parse_command(("python", "train.py")))
     own = program_source.own_source(request, Journals({1: [process]}, 0, {}))
     assert (own.text, own.isolation) == ("", None)
-    assert own.why_not == f"this machine cannot isolate changed copies of train.py: {why}"
+    assert own.why_not.startswith(f"this machine cannot isolate changed copies of train.py: {why};")
+    assert "--without-isolation" in own.why_not
+    agreed = dataclasses.replace(request, runs_unisolated=True)
+    own = program_source.own_source(agreed, Journals({1: [process]}, 0, {}))
+    assert own.text == "import torch\n" and own.isolation is not None and own.isolation.is_open
+    monkeypatch.setattr(isolated_runs, "why_not_isolated", lambda: "")
+    own = program_source.own_source(agreed, Journals({1: [process]}, 0, {}))
+    assert own.isolation is not None and not own.isolation.is_open

@@ -90,6 +90,9 @@ def enter_isolation(spec: Isolation) -> None:
         NotIsolated: the kernel, or its configuration, does not allow it. The process may be
             isolated in part, and must end.
     """
+    if spec.is_open:
+        _enter_place(spec)
+        return
     uid, gid = os.geteuid(), os.getegid()
     if keyctl := SYS_KEYCTL.get(os.uname().machine):
         _libc.syscall(keyctl, JOIN_SESSION_KEYRING, None)
@@ -112,10 +115,14 @@ def enter_isolation(spec: Isolation) -> None:
         except NotIsolated as problem:
             raise NotIsolated(f"{why}; {problem}") from problem
         os.environ["TMPDIR"] = tempfile.tempdir = spec.own[0]
+    _enter_place(spec)
+    _set_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
+
+
+def _enter_place(spec: Isolation) -> None:
     if spec.home:
         os.environ["HOME"] = spec.home
     os.chdir(spec.cwd)
-    _set_limit(resource.RLIMIT_NPROC, MAX_PROCESSES)
 
 
 def _make_unwritable(spec: Isolation) -> list[str]:

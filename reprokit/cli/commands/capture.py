@@ -100,6 +100,13 @@ if TYPE_CHECKING:
         " not for a command."
     ),
 )
+@shared.option(
+    "--without-isolation",
+    section=shared.FINDINGS,
+    is_rare=True,
+    is_flag=True,
+    help="Run changed copies of a command also on a machine that cannot isolate them.",
+)
 @shared.CACHES
 @shared.REDUCING
 @shared.option(
@@ -266,6 +273,7 @@ def read_request(
         "escalate": options["escalate"],
         "most_breaks": options["graph_breaks"],
         "compares": command is None if options["compare"] is None else options["compare"],
+        "runs_unisolated": options["without_isolation"],
         "minimizes": options["minimize"],
         "ablation_steps": "few" if options["ablate"] else "none",
         "budget_s": options["budget"],

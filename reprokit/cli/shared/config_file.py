@@ -142,8 +142,9 @@ def _reject(table: TomlTable, key: str, known: set[str]) -> None:
 
 def _value(table: TomlTable, key: str, option: click.Option, folder: Path) -> Any:
     """Return a value of the file; raises BadInput for a value of a wrong type."""
-    if key == "yes":
-        raise table.error_at(key, "a file cannot give consent; add --yes to the command")
+    if key in ("yes", "without_isolation"):
+        option_name = key.replace("_", "-")
+        raise table.error_at(key, f"a file cannot give consent; add --{option_name} to the command")
     kind, value = option.type, table.values[key]
     wanted: tuple[tuple[type, ...], str] = (str,), "a text"
     if option.is_flag:

@@ -63,6 +63,6 @@ def check_without_compile(
     return dataclasses.replace(
         seen,
         eager="passes",
-        eager_detail="an isolated copy passes",
+        eager_detail=f"{'a' if isolation.is_open else 'an isolated'} copy passes",
         comparison=comparison if is_wrong else seen.comparison,
     )

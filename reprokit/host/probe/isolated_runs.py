@@ -37,7 +37,7 @@ def isolated_command(
 ) -> list[str]:
     """Return the words of a command that runs isolated, and may write only to ``folders``."""
     own = with_own(isolation, *folders)
-    if own is None:
+    if own is None or own.is_open:
         return list(words)
     python, *start = own_command(MODULE, json.dumps(to_json(own)), *words)
     # the agent is on PYTHONPATH for the program, and not for the process that isolates it

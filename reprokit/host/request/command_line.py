@@ -70,6 +70,8 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
         words += ["--cache-change", f"{name}={setting}"]
     if request.cache_python:
         words += ["--cache-python", request.cache_python]
+    if request.runs_unisolated:
+        words.append("--without-isolation")
     if not request.minimizes:
         words.append("--no-minimize")
     elif request.budget_s != Request.budget_s:

@@ -89,6 +89,8 @@ class Request:
     """Which ablation steps run after a failure: ``none``, ``few``, or ``all``, which run after a
     success too.
     """
+    runs_unisolated: bool = False
+    """Run changed copies of a command also where the machine cannot isolate them."""
     minimizes: bool = True
     """Search for the smallest program with the same failure."""
     budget_s: float = 300.0

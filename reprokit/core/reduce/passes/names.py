@@ -21,17 +21,18 @@ MAX_SORTED = 100
 def drop_names(text: str, test: Test) -> str:
     """Remove each variable and attribute with all that reads it.
 
-    Those with the most text come first; in a program with many names, the last ones.
+    Those with the most lines come first; in a program with many names, the last ones.
     """
     tree = ast.parse(text)
     keys = list(_names_of(tree))[::-1]
     if len(keys) <= MAX_SORTED:
-        sizes = {key: len(_without(tree, *key) or text) for key in keys}
-        keys.sort(key=lambda key: sizes[key])
+        lines = {key: _without(tree, *key)[1] for key in keys}
+        keys.sort(key=lambda key: -lines[key])
     for key in keys:
-        new = _without(ast.parse(text), *key)
+        changed, count = _without(tree, *key)
+        new = _text_of(changed) if changed is not None and count else ""
         if new and len(new) < len(text) and test(new):
-            text = new
+            text, tree = new, ast.parse(new)
     return text
 
 
@@ -61,8 +62,10 @@ def _stored(nodes: Iterable[ast.AST]) -> Iterator[str]:
                     yield f".{row.target.id}"
 
 
-def _without(tree: ast.Module, where: str, name: str) -> str:
-    """Return the program without a name; empty if the call of torch.compile would go with it."""
+def _without(tree: ast.Module, where: str, name: str) -> tuple[ast.Module | None, int]:
+    """Return the program without a name, and how many lines that removes; None if the call of
+    torch.compile would go with it.
+    """
     changed = copy_tree(tree)
     cut = _Cut({name} if not where else set())
     scopes = [n for n in ast.walk(changed) if isinstance(n, (*_SCOPES, ast.ClassDef))]
@@ -78,10 +81,12 @@ def _without(tree: ast.Module, where: str, name: str) -> str:
                 scope.body = [ast.Pass()]
         if before == len(cut.attributes) + sum(map(len, gone.values())):
             break
-    if cut.is_compiled:
-        return ""
+    return (None, 0) if cut.is_compiled else (changed, cut.lines)
+
+
+def _text_of(tree: ast.Module) -> str:
     try:
-        return text_of(changed)
+        return text_of(tree)
     except NO_PROGRAM:
         return ""
 
@@ -94,6 +99,8 @@ class _Cut:
         self.names: set[str] = set()
         """The variables that are gone in this scope."""
         self.is_class = False
+        self.lines = 0
+        """How many lines are left out."""
         self.is_compiled = False
         """Whether a call of torch.compile would be left out."""
 
@@ -109,6 +116,7 @@ class _Cut:
             return [row]
         if isinstance(row, ast.AnnAssign) and self.is_class:
             field = f".{row.target.id}" if isinstance(row.target, ast.Name) else ""
+            self.lines += field in self.attributes
             return [] if field in self.attributes else [row]
         heads: list[ast.AST] = [n for n in ast.iter_child_nodes(row) if not _is_block(n)]
         is_gone = any(self._names_gone(head) for head in heads)
@@ -119,10 +127,13 @@ class _Cut:
             handler.body = self.block(handler.body) or [ast.Pass()]
         if is_gone:
             self._lose(row)
+            self.lines += (row.end_lineno or row.lineno) - row.lineno + 1
             if isinstance(row, (ast.If, ast.With, ast.For)):
+                self.lines -= sum((r.end_lineno or r.lineno) - r.lineno + 1 for r in row.body)
                 return list(row.body)
             return []
         if hasattr(row, "body") and not row.body:
+            self.lines += 1
             return list(getattr(row, "finalbody", ()))
         return [row]
 

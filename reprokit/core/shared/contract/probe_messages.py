@@ -45,6 +45,8 @@ class Isolation:
     """Its HOME; empty for that of the user."""
     own: list[str] = field(default_factory=list)
     """Folders whose changes stay: those of its run."""
+    is_open: bool = False
+    """It is not isolated: the machine cannot do so, and the user agreed."""
 
 
 @dataclass(frozen=True, kw_only=True)

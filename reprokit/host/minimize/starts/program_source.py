@@ -89,7 +89,7 @@ def find_program_script(
         )
     if graph:
         return ProgramScript(graph, GRAPH, is_graph=True), missing
-    script = _script(journals) if request.target.kind == "command" else OwnSource()
+    script = _script(request, journals) if request.target.kind == "command" else OwnSource()
     if script.text:
         return ProgramScript(script.text, "the script that the command ran"), missing
     why = script.why_not or "the target is not one self-contained file"
@@ -100,18 +100,18 @@ def find_program_script(
 def own_source(request: Request, journals: Journals) -> OwnSource:
     """Return the target's source with the call that failed, or why there is none."""
     if request.target.kind == "command":
-        return _script(journals)
+        return _script(request, journals)
     source, why = _source(request, journals)
     if not source:
         return OwnSource(why_not=why)
     isolation = None
     if request.target.kind in ("file", "module") and not isolated_runs.why_not_isolated():
         path = request.target.place if request.target.kind == "file" else ""
-        isolation = Isolation(cwd=os.getcwd(), path=str(path))
+        isolation = Isolation(cwd=os.getcwd(), path=str(path))  # a factory may run again anyway
     return OwnSource(_with_main(source, request, journals, needs_ranks=False), "", isolation)
 
 
-def _script(journals: Journals) -> OwnSource:
+def _script(request: Request, journals: Journals) -> OwnSource:
     """Return the script that a command ran, or why there is none.
 
     A command is not run again where it could change something, so its script runs isolated.
@@ -142,12 +142,17 @@ def _script(journals: Journals) -> OwnSource:
             refused = refused or f"{path.name} has changed since it ran"
             continue
         text, why = _joined(path, folder, module)
-        if not why and (problem := isolated_runs.why_not_isolated()):
-            why = f"this machine cannot isolate changed copies of {path.name}: {problem}"
+        problem = isolated_runs.why_not_isolated() if not why else ""
+        if problem and not request.runs_unisolated:
+            why = (
+                f"this machine cannot isolate changed copies of {path.name}: {problem};"
+                " --without-isolation runs them anyway"
+            )
         if not why:
             text = entry_text.with_arguments(text, words[index + 1 :])
             file = "" if module else str(path)
-            return OwnSource(text, "", Isolation(cwd=str(cwd), path=file))
+            isolation = Isolation(cwd=str(cwd), path=file, is_open=bool(problem))
+            return OwnSource(text, "", isolation)
         refused = refused or why
     return OwnSource(why_not=refused or "the command is not a Python script")
 
