@@ -45,9 +45,9 @@ def inline_one(tree: ast.Module) -> bool:
         function = _called_here(tree, block[index])
         if function is None:
             continue
-        rows = _rows_of(function, block[index])
         taken = _global_names([row for row in tree.body if row is not function])
-        if rows is not None and not _stored(function, block[index]) & taken:
+        rows = _rows_of(*_renamed(function, block[index], taken))
+        if rows is not None:
             block[index : index + 1] = rows
             tree.body.remove(function)
             return True
@@ -67,8 +67,8 @@ def _in_functions(tree: ast.Module) -> Iterator[ast.Module]:
             function = _called_here(changed, block[index])
             if function is None or function is outer:
                 continue
-            rows = _rows_of(function, block[index])
-            if rows is not None and not _stored(function, block[index]) & _identifiers(outer):
+            rows = _rows_of(*_renamed(function, block[index], _identifiers(outer)))
+            if rows is not None:
                 block[index : index + 1] = rows
                 changed.body.remove(function)
                 yield changed
@@ -103,6 +103,31 @@ def _stored(function: ast.FunctionDef, node: ast.stmt) -> set[str]:
     stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     shared = {name for n in inner if isinstance(n, ast.Global) for name in n.names}
     return (stored | (_arguments(function, node) or {}).keys()) - shared
+
+
+def _renamed(
+    function: ast.FunctionDef, node: ast.stmt, taken: set[str]
+) -> tuple[ast.FunctionDef, ast.stmt]:
+    """Return a function whose local variables have none of the names that are taken, and the
+    statement that calls it.
+    """
+    stored = _stored(function, node)
+    names: dict[str, str] = {}
+    for name in sorted(stored & taken):
+        free = (f"{name}_{number}" for number in range(2, len(taken) + len(stored) + 3))
+        names[name] = next(new for new in free if new not in taken | stored)
+    if not names:
+        return function, node
+    changed, node = copy_tree(function), copy_tree(node)
+    for one in ast.walk(changed):
+        if isinstance(one, ast.Name) and one.id in names:
+            one.id = names[one.id]
+        elif isinstance(one, ast.arg) and one.arg in names:
+            one.arg = names[one.arg]
+    call = _call_of(node)
+    for keyword in call.keywords if call is not None else ():
+        keyword.arg = names.get(keyword.arg or "", keyword.arg)
+    return changed, node
 
 
 def _rows_of(function: ast.FunctionDef, node: ast.stmt) -> Block | None:
