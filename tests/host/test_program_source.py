@@ -46,6 +46,23 @@ def test_a_script_that_cannot_be_one_text_is_named(
     assert reason.startswith(why) and bool(reason) == bool(why)
 
 
+def test_the_only_rank_of_torchrun_sets_the_variables_of_torchrun(tmp_path: Path) -> None:
+    """A copy of the script runs without torchrun, and joins a process group of one rank."""
+    (tmp_path / "train.py").write_text("from __future__ import annotations\nimport torch\n")
+    request = Request(parse_command(("python", "train.py", "--fast")))
+    launcher = Process(argv=["python", "/bin/torchrun", "train.py"], cwd=str(tmp_path), t=LATER)
+    rank = dataclasses.replace(
+        launcher, argv=["python", "-u", "train.py", "--fast"], rank="0", world_size="1"
+    )
+    own = program_source.own_source(request, Journals({1: [launcher], 2: [rank]}, 0, {}))
+    rows = own.text.splitlines()
+    assert rows[:2] == ["from __future__ import annotations", "import os"]
+    assert "'WORLD_SIZE': '1'" in rows[2] and rows[3:5] == [
+        "import sys",
+        "sys.argv = ['repro.py', '--fast']",
+    ]
+
+
 def test_a_script_is_not_run_again_where_it_cannot_be_isolated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,19 +7,37 @@ import sys
 
 from reprokit.core.shared.contract import run_names
 
+ONLY_RANK = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+}
+"""The variables of ``torchrun --nproc-per-node 1``."""
 COMPILERS = frozenset({"torch", "triton"})
 """Packages that are never one of the program's own files."""
 
 
 def with_arguments(text: str, arguments: list[str]) -> str:
     """Return the script with first lines that set its command line."""
-    if not arguments:
-        return text
+    argv = f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}"
+    return _begin_with(text, argv) if arguments else text
+
+
+def as_only_rank(text: str) -> str:
+    """Return a script that torchrun started as its only rank, with first lines that set the
+    variables that torchrun set.
+    """
+    return _begin_with(text, f"import os\nos.environ.update({ONLY_RANK!r})")
+
+
+def _begin_with(text: str, lines: str) -> str:
     tree = ast.parse(text)
     head = head_of(tree)
     body = [n for n in tree.body if n not in head]
-    argv = ast.parse(f"import sys\nsys.argv = {[run_names.REPRO_FILE, *arguments]!r}").body
-    tree.body = [*head, *argv, *body]
+    tree.body = [*head, *ast.parse(lines).body, *body]
     return ast.unparse(tree) + "\n"
 
 

@@ -150,6 +150,8 @@ def _script(request: Request, journals: Journals) -> OwnSource:
             )
         if not why:
             text = entry_text.with_arguments(text, words[index + 1 :])
+            if process.world_size == "1":
+                text = entry_text.as_only_rank(text)
             file = "" if module else str(path)
             isolation = Isolation(cwd=str(cwd), path=file, is_open=bool(problem))
             return OwnSource(text, "", isolation)
