@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,26 @@ def test_tensors_and_plain_values_are_described() -> None:
     settings = {"model": {"sizes": [1, 2], "name": "mixer"}, "rate": 0.1}
     assert describe(settings) == {"literal": repr(settings)}
     assert describe(True) == {"literal": "True"}
+
+
+class Own:
+    """A class that the program of the test defines."""
+
+
+def test_only_definitions_of_the_program_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class of a library and other objects have no name in the program."""
+    monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(value_recorder, "_known", {})
+    main = types.ModuleType("__main__")
+    main.__dict__.update(Own=Own, shown=repr)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    every = (Own, torch.nn.Linear, 7, Own())
+    assert all(value_recorder.definition(n, one) is one for n, one in enumerate(every))
+    rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
+    values = origins.read_values(rows).values
+    assert values == {0: {"name": "Own"}, 1: {}, 2: {}, 3: {}}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import types
 from typing import Any
 
 from ...core.shared.contract import run_names
@@ -24,6 +25,14 @@ _ran: set[int] = set()
 def value(number: int, one: Any, /) -> Any:
     """Note a value, and return it."""
     _note(("value", number), describe(one))
+    return one
+
+
+def definition(number: int, one: Any, /) -> Any:
+    """Note a function or a class of the program, and return the value."""
+    name = one.__qualname__ if isinstance(one, (type, types.FunctionType)) else ""
+    is_own = vars(sys.modules["__main__"]).get(name) is one
+    _note(("value", number), {"name": name} if is_own else {})
     return one
 
 

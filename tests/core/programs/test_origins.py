@@ -184,6 +184,36 @@ def test_a_later_row_replaces_an_earlier_one() -> None:
     assert recorded.values == {1: {}} and recorded.loops == {0: (2, {})}
 
 
+REGISTRY = """
+import torch
+CLASSES = {}
+def register(cls):
+    CLASSES[cls.__name__] = cls
+    return cls
+@register
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x.sin()
+def build(name):
+    kind = CLASSES.get(name)
+    return CLASSES[name]()
+def first(items):
+    return items[0]
+def main():
+    torch.compile(build(first(["Net"])))(torch.ones(3))
+main()
+"""
+
+
+def test_a_class_that_is_looked_up_is_named() -> None:
+    """A registry with decorators is not needed for a class that the program defines."""
+    recording = origins.recording_program(REGISTRY)
+    assert f"{origins.RECORDER}.definition(1, CLASSES[name])()" in recording
+    recorded = origins.RecordedValues({0: {"name": "Net"}, 1: {"name": "Net"}, 2: {}}, {})
+    text = origins.cut_program(REGISTRY, recorded, lambda text: True)
+    assert "kind = Net" in text and "return Net()" in text and "items[0]" in text
+
+
 BOXES = {"shape": [2, 4], "dtype": "torch.float32", "is_float": True, "is_nonnegative": True}
 
 

@@ -35,6 +35,11 @@ PLAIN = frozenset("torch math __future__ typing dataclasses functools collection
 """Modules that read nothing."""
 OF_TENSORS = frozenset({"item", "tolist", "numpy"})
 """Methods whose results are values of a tensor, which are not written."""
+OUTSIDE, INSIDE, LOOKUP = "outside", "inside", "lookup"
+"""An expression that is computed from outside, one inside a class or a compiled function, and one
+that looks something up, such as a class in a registry.
+"""
+LOOKUPS = frozenset({"get", "getattr"})
 MIN_BLOCKS = 6
 """With fewer blocks, a program without values from outside is not run for them."""
 MAX_REPEATS = 64
@@ -60,14 +65,16 @@ def recording_program(text: str) -> str:
     tree = ast.parse(text)
     names = _outside_names(tree)
     loops = list(_loops(tree, names))
-    places = [path for path, _ in _expressions(tree, names)]
+    places = list(_expressions(tree, names))
     every = [block for _, _, block in blocks.blocks_of(tree)]
-    if not places and not loops and len(every) < MIN_BLOCKS:
+    has_values = any(kind != LOOKUP or path[-1][0] == "func" for path, kind in places)
+    if not has_values and not loops and len(every) < MIN_BLOCKS:
         return ""
     # the innermost first, and bodies of loops last, so that the paths stay valid
-    for number, path in reversed(list(enumerate(places))):
+    for number, (path, kind) in reversed(list(enumerate(places))):
         node = node_at(tree, path)
-        call = ast.Call(_recorder("value"), [ast.Constant(number), node], [])
+        function = "definition" if kind == LOOKUP else "value"
+        call = ast.Call(_recorder(function), [ast.Constant(number), node], [])
         replace_node(tree, path, [call])
     for number, path in reversed(list(enumerate(loops))):
         loop = node_at(tree, path)
@@ -91,7 +98,8 @@ def reads_from_outside(text: str) -> bool:
     """Return whether a program has values from outside, as far as its text shows."""
     tree = ast.parse(text)
     names = _outside_names(tree)
-    return any(True for _ in (*_loops(tree, names), *_expressions(tree, names)))
+    kinds = [kind for _, kind in _expressions(tree, names)]
+    return any(kind != LOOKUP for kind in kinds) or any(True for _ in _loops(tree, names))
 
 
 def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
@@ -130,9 +138,9 @@ def _edits_of_values(
             if not is_increasing or any(map(value_texts.can_increase, variables.values())):
                 loop = _plain_loop(node_at(tree, path), count, variables, is_increasing)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
-    for number, (path, is_inside) in enumerate(_expressions(tree, names)):
+    for number, (path, kind) in enumerate(_expressions(tree, names)):
         described = recorded.values.get(number) or {}
-        if is_inside != is_inner:
+        if (kind == INSIDE) != is_inner:
             continue
         if not is_increasing or value_texts.can_increase(described):
             value = value_texts.expression_of(described, is_increasing)
@@ -219,9 +227,9 @@ def _loops(tree: ast.Module, names: set[str]) -> Iterator[Path]:
             yield path
 
 
-def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, bool]]:
+def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]]:
     """Yield the expressions that are computed from values from outside, the outermost first, and
-    whether each is inside a class or a compiled function.
+    lookups, which may give a function or a class of the program; each with its kind.
     """
     compiled = _compiled_names(tree)
     for path, node, is_inside in _walk(tree):
@@ -235,7 +243,11 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, bool
             for field, _ in path
         )
         if not is_place and _is_from_outside(node, names):
-            yield path, is_inside
+            yield path, INSIDE if is_inside else OUTSIDE
+        elif isinstance(node, ast.Subscript) or (
+            isinstance(node, ast.Call) and last_name(node.func) in LOOKUPS
+        ):
+            yield path, LOOKUP
 
 
 def _walk(tree: ast.Module) -> Iterator[tuple[Path, ast.AST, bool]]:

@@ -30,8 +30,8 @@ def can_increase(described: Mapping[str, Any]) -> bool:
 
 
 def _text_of(described: Mapping[str, Any], is_increasing: bool) -> str:
-    if "literal" in described:
-        return str(described["literal"])
+    if "literal" in described or "name" in described:
+        return str(described.get("literal", described.get("name")))
     if "parts" in described:
         parts = [_text_of(part, is_increasing) for part in described["parts"]]
         if not all(parts):
