@@ -1,17 +1,19 @@
 """Reduce whole programs to small repros.
 
-python -m benchmarks run programs [--only NAME ...] [--keep FOLDER]
+python -m benchmarks run programs [--only NAME ...] [--keep FOLDER] [--rows-of FILE]
 
 Each program of benchmarks/cases/programs runs plainly, and is then captured with the default
 options. The table has the lines of the proved repro, whether it needs only torch, and the CPU
 seconds of the whole capture in multiples of the plain run. The repro runs once more with Python
-alone in an empty folder. A program is left out if this environment lacks a package that it needs.
+alone in an empty folder. A program is left out if this environment lacks a package that it needs,
+or its row is that of an earlier result in a different environment (``--rows-of``).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib.metadata
 import importlib.util
 import shutil
 import statistics
@@ -22,11 +24,12 @@ from pathlib import Path
 from ...cases.program_cases import CASE, MAKE_DATA, ProgramCase, read_cases
 from ...harness import quiet_environ, run_child, run_reprokit, show_progress
 from ...measurement import Measurement, add_keep_option, add_only_option, kept_folder
-from ...results import Column, Row
+from ...results import Column, Row, read_result
 
 COLUMNS = (
     Column("program", "program"),
     Column("files", "files"),
+    Column("torch", "torch"),
     Column("kind", "verdict"),
     Column("lines", "lines of the repro"),
     Column("imports", "it imports"),
@@ -69,6 +72,7 @@ def measure_program(name: str, case: ProgramCase, folder: Path) -> Row:
     row: Row = {
         "program": name,
         "files": len(case.files),
+        "torch": importlib.metadata.version("torch").partition("+")[0],
         "kind": done.kind,
         "plain_s": round(plain.cpu_s, 1),
         "times": round(done.cpu_s / max(plain.cpu_s, 0.1), 1),
@@ -113,14 +117,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of programs, and the folder to keep."""
     add_only_option(parser, list(read_cases()), "program")
     add_keep_option(parser)
+    parser.add_argument(
+        "--rows-of", type=Path, help="a result with the rows of programs that are left out here"
+    )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each program."""
     cases = read_cases()
+    earlier = read_result(options.rows_of).rows if options.rows_of else ()
+    known = {row["program"]: row for row in earlier}
     with kept_folder(options) as folder:
         for name in options.only:
             lacks = [n for n in cases[name].needs if importlib.util.find_spec(n) is None]
+            if name in known:
+                yield known[name]
+                continue
             if lacks:
                 show_progress(f"{name} is left out: it needs {', '.join(lacks)}")
                 continue
