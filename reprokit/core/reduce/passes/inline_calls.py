@@ -59,14 +59,15 @@ def _in_functions(tree: ast.Module) -> Iterator[ast.Module]:
     for number, caller in enumerate(tree.body):
         if not isinstance(caller, ast.FunctionDef):
             continue
-        for place in range(len(list(_statements(caller.body)))):
+        for place, (inner, at) in enumerate(_statements(caller.body)):
+            if _called_here(tree, inner[at]) in (None, caller):
+                continue
             changed = copy_tree(tree)
             outer = changed.body[number]
             assert isinstance(outer, ast.FunctionDef)
             block, index = list(_statements(outer.body))[place]
             function = _called_here(changed, block[index])
-            if function is None or function is outer:
-                continue
+            assert function is not None
             rows = _rows_of(*_renamed(function, block[index], _identifiers(outer)))
             if rows is not None:
                 block[index : index + 1] = rows
