@@ -135,18 +135,118 @@ def test_a_file_that_no_text_names_stays_loaded() -> None:
 @pytest.mark.parametrize(
     "loads",
     [
-        "def load():\n    return importlib.import_module('net')\nprint(load().X)\n",
-        "net = importlib.import_module('net')\nprint(getattr(net, 'X', None))\n",
         "print(runpy.run_path(PLUGINS + '/my-own/net.py')['X'])\n",
         "print(runpy.run_path('net.py', run_name='__main__')['X'])\n",
     ],
 )
-def test_a_file_that_is_used_as_a_module_stays_loaded(loads: str) -> None:
+def test_a_file_that_runs_as_a_program_stays_loaded(loads: str) -> None:
     """The program would not be the same with an import."""
     text = f"import importlib, runpy\nfrom parts import PLUGINS\n{loads}"
     files = {"net": "X = 1\nif __name__ == '__main__':\n    X = 2\n", "parts": "PLUGINS = '/x'\n"}
     joined = join_modules(text, find_in(files))
     assert ("import_module('net')" in joined or "net.py'" in joined) and "X = 1" not in joined
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "def load():\n    return importlib.import_module('net')\nprint(load().X)\n",
+        "net = importlib.import_module('net')\nprint(getattr(net, 'X', None))\n",
+        "import net\nprint(getattr(net, 'X'))\n",
+        "import net\nprint(net.__dict__['X'])\n",
+        "import net as n\nprint(vars(n)['X'])\n",
+        "from pkg import deep\nprint(getattr(deep, 'X'))\n",
+        "import pkg.deep\nprint([getattr(m, 'X') for m in (pkg.deep,)][0])\n",
+    ],
+)
+def test_a_module_that_is_used_as_an_object_is_joined(uses: str) -> None:
+    """An object has the names that the module always defines."""
+    net = "import math\nX = 1\nif math.pi < 3:\n    Y = 2\n"
+    files = {"net": net, "pkg": "", "pkg.deep": net}
+    text = f"import importlib\n{uses}"
+    assert output_of(text, files) == "1"
+    joined = join_modules(text, find_in(files))
+    assert "'net'" not in joined and "import net" not in joined and "Y=Y" not in joined
+
+
+COMPUTED = {
+    "plugins.block_a": "from host import BASE\nclass Plugin:\n    size = BASE + 1\n",
+    "plugins.block_b": "class Plugin:\n    size = 2\n",
+    "plugins.other": "1 / 0\n",
+    "host": "BASE = 5\n",
+}
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "Plugin = importlib.import_module(f'plugins.block_{name}').Plugin\n",
+        "Plugin = getattr(importlib.import_module('plugins.block_' + name), 'Plugin')\n",
+        "Plugin = importlib.import_module('plugins.block_{}'.format(name)).Plugin\n",
+        "Plugin = runpy.run_path(os.path.join('plugins', f'block_{name}.py'))['Plugin']\n",
+        "def load(name):\n    path = pathlib.Path('plugins') / f'block_{name}.py'\n"
+        "    spec = importlib.util.spec_from_file_location(name, path)\n"
+        "    module = importlib.util.module_from_spec(spec)\n"
+        "    spec.loader.exec_module(module)\n    return module.Plugin\nPlugin = load(name)\n",
+    ],
+)
+def test_a_file_with_a_computed_name_is_looked_up(loads: str) -> None:
+    """Only the files whose names fit are joined; the program loads no file."""
+    text = (
+        "import importlib.util, os, pathlib, runpy, sys\nfrom host import BASE\nname = 'ab'[0]\n"
+        f"{loads}print(Plugin.size, BASE)\n"
+    )
+    joined = join_modules(text, find_in(COMPUTED), every=lambda: list(COMPUTED))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(joined, {"__name__": "__main__"})
+    assert out.getvalue() == "6 5\n"
+    assert "1 / 0" not in joined and "exec_module" not in joined and "import_module" not in joined
+
+
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "importlib.import_module(name)",
+        "runpy.run_path(name)",
+        "importlib.import_module(f'x.{name}')",
+    ],
+)
+def test_a_name_that_says_too_little_stays_computed(loads: str) -> None:
+    """Nothing is written of the name, or no file of the program fits."""
+    text = f"import importlib, runpy\nname = input()\nprint({loads})\n"
+    assert join_modules(text, find_in(COMPUTED), every=lambda: list(COMPUTED)) == text
+
+
+def test_names_of_an_except_block_are_names_of_the_module() -> None:
+    """An optional library is replaced there."""
+    net = "try:\n    from no_such_library import fast\nexcept ImportError:\n    fast = None\n"
+    assert output_of("from net import fast\nprint(fast)\n", {"net": net}) == "None"
+    assert output_of("import net\nprint(net.fast)\n", {"net": net}) == "None"
+
+
+def test_imports_for_type_checkers_are_left_out() -> None:
+    """They may be in a cycle, in which a name is not defined yet."""
+    files = {
+        "a": "from __future__ import annotations\nfrom typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from b import B\nclass A:\n    def f(self, b: B):\n        return 3\n",
+        "b": "from a import A\nclass B(A):\n    pass\n",
+    }
+    assert output_of("from a import A\nfrom b import B\nprint(B().f(A()))\n", files) == "3"
+
+
+def test_a_module_finds_its_data_beside_its_own_file() -> None:
+    """``__file__`` of the joined program is that of the script."""
+
+    def find(name: str) -> ModuleSource | None:
+        text = "import os\nHERE = os.path.dirname(__file__)\n"
+        return ModuleSource(text, place="pkg/data.py") if name == "pkg.data" else None
+
+    joined = join_modules("from pkg.data import HERE\nprint(HERE)\n", find)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(joined, {"__name__": "__main__", "__file__": "/home/me/my project/train.py"})
+    assert out.getvalue() == "/home/me/my project/pkg\n"
 
 
 def test_a_package_runs_before_its_modules() -> None:

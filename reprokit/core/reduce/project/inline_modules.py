@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reprokit.core.reduce.ast_edits import is_main
+from reprokit.core.reduce.project.computed_imports import Namespaces, with_tables
 from reprokit.core.reduce.project.dynamic_imports import LOADED, with_plain_imports
 
 
@@ -18,35 +19,44 @@ class ModuleSource:
     text: str
     is_package: bool = False
     """It is the ``__init__.py`` of a package, to which its relative imports refer."""
+    place: str = ""
+    """The file, relative to the folder of the program; empty if that is not known."""
 
 
 Find = Callable[[str], "ModuleSource | None"]
 """Dotted name -> that module, or None if it is not one of the program's own files."""
-MAX_FILES = 30
+Every = Callable[[], Sequence[str]]
+"""Returns the dotted names of all files of the program."""
+MAX_FILES = 100
+
+
+_BLOCKS = (ast.If, ast.Try, ast.With, ast.For, ast.While)
 
 
 class Unjoinable(Exception):
     """The files cannot be joined; the message is the reason."""
 
 
-def join_modules(text: str, find: Find, module: str = "") -> str:
+def join_modules(text: str, find: Find, module: str = "", every: Every = tuple) -> str:
     """Return the program as one file; raises Unjoinable, or an exception of ``ast.parse``, if that
     is not possible.
 
     ``module`` is the dotted name of the program itself, if it is in a package.
     """
     with contextlib.suppress(Unjoinable):
-        joined = _joined(text, _Joiner(find, has_plain_imports=True), module)
+        joined = _joined(text, _Joiner(find, every, has_plain_imports=True), module)
         if LOADED not in joined:
             return joined
     # a name of a module may be used in a way that only the module itself allows
-    return _joined(text, _Joiner(find, has_plain_imports=False), module)
+    return _joined(text, _Joiner(find, every, has_plain_imports=False), module)
 
 
 def _joined(text: str, joiner: _Joiner, module: str) -> str:
     tree = joiner.parse(text)
     words = tree.body[:1] if ast.get_docstring(tree) is not None else []
     body = joiner.rewrite_module(tree, module)[len(words) :]
+    for name in joiner.needed:
+        joiner.add_module(name)
     if not joiner.exported:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]
@@ -56,24 +66,44 @@ def _joined(text: str, joiner: _Joiner, module: str) -> str:
         for n in (*imports, *(n for n in joiner.body if n not in imports), *body)
         if not _is_future(n)
     ]
+    namespaces = Namespaces(joiner.certain)
+    rows = [namespaces.visit(row) for row in rows]
+    if namespaces.count:
+        rows.insert(0, ast.Import([ast.alias("types")]))
     joined = ast.Module([*words, *head[:1], *rows], [])
     return ast.unparse(ast.fix_missing_locations(joined)) + "\n"
 
 
 class _Joiner:
-    def __init__(self, find: Find, has_plain_imports: bool) -> None:
+    def __init__(self, find: Find, every: Every, has_plain_imports: bool) -> None:
         """With ``has_plain_imports``, files that are loaded at run time are joined too."""
-        self._find, self._has_plain_imports = find, has_plain_imports
+        self._find, self._every = find, every
+        self._has_plain_imports = has_plain_imports
         self.body: list[ast.stmt] = []
         self.exported: dict[str, dict[str, str]] = {}
         """Module -> its names -> their names in the joined file."""
+        self.needed: dict[str, None] = {}
+        """The modules that are joined after all others, because a program looks them up."""
         self._taken: dict[str, str] = {}
+        self._uncertain: set[tuple[str, str]] = set()
+
+    @property
+    def certain(self) -> dict[str, dict[str, str]]:
+        """The names of each module without those that it may not define."""
+        return {
+            module: {n: new for n, new in names.items() if (module, n) not in self._uncertain}
+            for module, names in self.exported.items()
+        }
 
     def parse(self, text: str) -> ast.Module:
         """Return the tree of one file."""
+        tree = _Untyped().visit(ast.parse(text))
+        assert isinstance(tree, ast.Module)
         if not self._has_plain_imports:
-            return ast.parse(text)
-        return with_plain_imports(ast.parse(text), lambda name: self._find(name) is not None)
+            return tree
+        tree = with_plain_imports(tree, lambda name: self._find(name) is not None)
+        self.needed |= dict.fromkeys(with_tables(tree, self._every))
+        return tree
 
     def rewrite_module(
         self, tree: ast.Module, module: str, is_package: bool = False
@@ -105,6 +135,8 @@ class _Joiner:
         names = self.exported[module] = {}
         tree = self.parse(source.text)
         tree.body = [n for n in tree.body if not _is_main_or_words(n)]
+        if source.place:
+            tree = _Placed(source.place).visit(tree)
         body = self.rewrite_module(tree, module, source.is_package)
         for name, row in _assigned_names(body):
             same = ast.unparse(row) if isinstance(row, (ast.Import, ast.ImportFrom)) else module
@@ -113,6 +145,12 @@ class _Joiner:
                 new += "_2"
             self._taken[new] = same
             names[name] = new
+        plain: list[ast.stmt] = [row for row in body if not isinstance(row, _BLOCKS)]
+        certain = {name for name, _ in _assigned_names(plain)}
+        in_blocks: list[ast.stmt] = [row for row in body if isinstance(row, _BLOCKS)]
+        self._uncertain |= {
+            (module, name) for name, _ in _assigned_names(in_blocks) if name not in certain
+        }
         renamed = {old: new for old, new in names.items() if old != new}
         self.body += [_Renamed(renamed).visit(row) for row in body] if renamed else body
         return True
@@ -177,16 +215,45 @@ class _Members(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         owner = ast.unparse(node.value)
         module = self._aliases.get(owner)
+        if module is None and (whole := self._aliases.get(ast.unparse(node))):
+            return _module_name(whole)
         if module is None:
             return self.generic_visit(node)
+        if node.attr == "__dict__":
+            return ast.Call(ast.Name("vars", ast.Load()), [_module_name(module)], [])
         if node.attr not in self._exported[module]:
             raise Unjoinable(f"{owner}.{node.attr} is not defined in {module}")
         return ast.copy_location(_joined_name(self._exported[module][node.attr], node.ctx), node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self._aliases and node.id not in self._bound:
-            raise Unjoinable(f"{node.id} is used as a module")
+            return _module_name(self._aliases[node.id])
         return node
+
+
+class _Untyped(ast.NodeTransformer):
+    """Leaves out what only type checkers read."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            return node.orelse or ast.Pass()
+        return node
+
+
+class _Placed(ast.NodeTransformer):
+    """Replaces ``__file__`` by the path of the module beside that of the program."""
+
+    def __init__(self, place: str) -> None:
+        self._text = f"__file__.rpartition('/')[0] + {'/' + place!r}"
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.parse(self._text, mode="eval").body if node.id == "__file__" else node
+
+
+def _module_name(module: str) -> ast.Name:
+    """Return the name of a module that is used as an object."""
+    return ast.Name(LOADED + module.replace(".", "_"), ast.Load())
 
 
 def _bound_names(tree: ast.AST) -> set[str]:
@@ -230,9 +297,11 @@ def _assigned_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
         elif isinstance(row, (ast.Import, ast.ImportFrom)):
             for alias in row.names:
                 yield alias.asname or alias.name.split(".")[0], row
-        elif isinstance(row, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+        elif isinstance(row, _BLOCKS):
             for field in ("body", "orelse", "finalbody"):
                 yield from _assigned_names(getattr(row, field, []))
+            for handler in getattr(row, "handlers", []):
+                yield from _assigned_names(handler.body)
         else:
             for node in ast.walk(row):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

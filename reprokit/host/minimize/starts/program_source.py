@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 
+MAX_LISTED_FILES = 1_000
+"""The most files of a program among which one with a computed name is looked for."""
 MAX_SOURCE_LINES = 400
 """A longer source is not used where there is a recorded graph."""
 GRAPH = "the graph that was compiled last, with inputs made anew from their metadata"
@@ -184,11 +187,20 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
                 root / name.replace(".", "/") / "__init__.py",
             ):
                 if file.is_file() and "site-packages" not in file.parts:
-                    return ModuleSource(files.read_text(file), file.name == "__init__.py")
+                    place = os.path.relpath(file, path.parent)
+                    is_package = file.name == "__init__.py"
+                    return ModuleSource(files.read_text(file), is_package, place)
         return None
 
+    def every_module() -> list[str]:
+        found = itertools.islice(folder.rglob("*.py"), MAX_LISTED_FILES)
+        places = (file.relative_to(folder) for file in found if "site-packages" not in file.parts)
+        return sorted(
+            ".".join(place.with_suffix("").parts) for place in places if place.name != "__init__.py"
+        )
+
     try:
-        return join_modules(files.read_text(path), find_module, module), ""
+        return join_modules(files.read_text(path), find_module, module, every_module), ""
     except (SyntaxError, ValueError, RecursionError) as problem:
         return "", f"{path.name} does not parse: {problem}"
     except Unjoinable as problem:
