@@ -19,10 +19,12 @@ from reprokit.core.reduce.passes import (
     statements,
     straight_line,
 )
+from reprokit.core.reduce.project import training_loops
 
 Pass = tuple[str, Callable[[str, ast_edits.Test], str]]
 """A name for the status line, and a function of a program and a test that returns a program."""
 PASSES: tuple[Pass, ...] = (
+    ("the loop of Lightning", training_loops.write_training_loop),
     ("objects as variables", objects.dissolve_objects),
     ("context managers", context_managers.inline_contexts),
     ("a straight line", straight_line.straighten_program),
