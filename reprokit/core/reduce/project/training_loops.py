@@ -56,7 +56,9 @@ def _with_loop(tree: ast.Module) -> Iterator[ast.Module]:
         first = ""
         if not model.isidentifier():
             first, model = f"model = {model}\n", "model"
-        whole = f"data = {module or data}\ndata.setup('fit')\nbatches = data.train_dataloader()"
+        source = module or data
+        whole = "data.setup('fit')\nbatches = data.train_dataloader()"
+        whole = whole if source == "data" else f"data = {source}\n{whole}"
         loaders = [whole] if module else [f"batches = {data}", whole]
         for loader in loaders:
             for number, end in enumerate(_ENDS):
