@@ -33,6 +33,7 @@ def minimize(
     kind: str,
     wanted: Signature,
     answer_for: Callable[[Oracle, str], str],
+    eager: str = "",
 ) -> tuple[MinimizeResult, int]:
     """Return the result of a reduction whose proof shows the failure each time, and the number of
     proofs.
@@ -59,14 +60,14 @@ def minimize(
         seen = Observation(exit_status=0, has_instrumentation=True, comparison=WRONG)
         result = confirm(judged(same_failure.SAME, kind, seen=seen))
         hits = 3 if result.answer == same_failure.SAME else 0
-        return Proof(result.answer, result.signature.title, "", runs=3, hits=hits)
+        return Proof(result.answer, result.signature.title, "", runs=3, hits=hits, eager=eager)
 
     monkeypatch.setattr(minimization, "Oracle", make_oracle)
     monkeypatch.setattr(minimization.proof, "prove_program", prove)
     case = cases.MinimizeCase(
         Verdict(kind, wanted.parts.phase or "lowering", None, ""),
         wanted,
-        Observation(exit_status=1),
+        Observation(exit_status=1, eager="passes"),
         folder,
         sys.executable,
         PROGRAM,
@@ -94,6 +95,24 @@ def test_a_smaller_program_that_is_wrong_elsewhere_is_named(
     )
     assert result.notes == ([note] if "inductor" in first else [])
     assert proofs == 1 and result.is_complete and "relu" in result.text
+
+
+@pytest.mark.parametrize("eager", ["passes", "IndexError: Target 1 is out of bounds."])
+def test_a_program_that_fails_in_eager_is_no_repro(
+    eager: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The original passes without torch.compile, so its repro must do so too."""
+
+    def answer(oracle: Oracle, text: str) -> str:
+        return same_failure.SAME if "relu" in text else same_failure.PASSES
+
+    result, proofs = minimize(tmp_path, monkeypatch, "exception", WANTED, answer, eager)
+    assert result.proof is not None and proofs == 1
+    is_same = result.proof.answer == same_failure.SAME
+    assert is_same == (eager == "passes")
+    assert result.proof.instead == (
+        "" if is_same else f"without torch.compile it ends with {eager}"
+    )
 
 
 def test_a_reduction_whose_budget_ends_keeps_the_best_program(

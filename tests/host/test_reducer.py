@@ -156,6 +156,27 @@ def test_a_seed_is_kept_where_the_failure_depends_on_the_draw(
     assert (line in result.text) if line else ("manual_seed" not in result.text)
 
 
+@pytest.mark.parametrize("seed", [3, 6, 7])
+def test_a_program_whose_draws_may_be_invalid_gets_a_seed(seed: int, tmp_path: Path) -> None:
+    """With some values it fails without the compiler too, such as with a label that is no class."""
+
+    class FailsInEager(ScriptedOracle):
+        def run_once(
+            self, text: str, is_eager: bool = False, cancelled: object = None
+        ) -> CandidateResult:
+            if is_eager and f"manual_seed({seed})" in text:
+                return judged(OTHER, "exception")
+            return super().run_once(text, is_eager)
+
+    def answer(text: str) -> str:
+        return SAME if "relu" in text and "randn" in text else PASSES
+
+    result = reduce_from(FailsInEager(tmp_path, answer), tmp_path, StartingPoint("source", RANDOM))
+    is_found = seed in (3, 6)
+    assert ("manual_seed(1)" in result.text) == is_found
+    assert any("may draw values" in row for row in result.depends_on) == is_found
+
+
 def test_the_end_of_the_budget_ends_a_pass(tmp_path: Path) -> None:
     """It is not taken for a defect of reprokit, and the best program so far is kept."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from reprokit.core.experiments import condition_lines
-from reprokit.core.experiments.ablation import NOTHING_TRIED, ProgramAblation
+from reprokit.core.experiments.ablation import EAGER, NOTHING_TRIED, ProgramAblation
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
@@ -81,6 +81,12 @@ class MinimizeCase:
     """How programs of the case run; None where all of them are written by reprokit."""
     profile: ProgramAblation = NOTHING_TRIED
     """The backends with which the original fails; empty if it was not compiled in other ways."""
+
+    @property
+    def passes_in_eager(self) -> bool:
+        """Whether the original passes without torch.compile on this machine, as far as is known."""
+        is_known = self.profile.answer_of(EAGER.name) == same_failure.PASSES
+        return self.gpu is None and (is_known or self.seen.eager == "passes")
 
     @property
     def processes_at_once(self) -> int:

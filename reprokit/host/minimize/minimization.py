@@ -196,6 +196,13 @@ def _until_proved(
             if result.proof.answer == same_failure.SAME or confirm.is_elsewhere:
                 break
         assert result.proof is not None
+        if case.passes_in_eager and result.proof.eager not in ("", "passes"):
+            # its readers would see a different error first
+            result.proof = dataclasses.replace(
+                result.proof,
+                answer=same_failure.OTHER,
+                instead=f"without torch.compile it ends with {result.proof.eager}",
+            )
         result.proof_s = round(result.proof_s + time.monotonic() - proves, 1)
         has_time = not is_budget_spent and job.budget.left_s > 0
         may_repeat = confirm.is_elsewhere and has_time and round_number < MAX_ROUNDS - 1
@@ -216,7 +223,8 @@ def _until_proved(
             break
         if is_same and kind_named(case.verdict.kind).is_silent and not result.proof.hits:
             break  # the program has no check of its own, and more runs do not add one
-        if not is_same and (oracle.is_cold or result.proof.needs):
+        fails_in_eager = result.proof.eager not in ("", "passes")
+        if not is_same and (oracle.is_cold or result.proof.needs or fails_in_eager):
             break
         oracle.limits, oracle.ways.candidates = usual, way
         if is_same:

@@ -43,6 +43,8 @@ MIN_PASS_S = 6.0
 """Seconds that a probe may always take, if the failure is not a hang."""
 PASS_MULTIPLE = 2.5
 MIN_DEADLINE_S = 60.0
+EAGER_SEEDS = 3, 4, 5, 6
+"""The seeds with which a program that draws values must pass in eager."""
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 USUAL_RANGE = "torch.randint(0, 2, "
 
@@ -346,7 +348,13 @@ class Reducer:
                 for seed in SEEDS[1:]:
                     answers[seed] = oracle.shows_failure(readable.with_seed(text, seed))
             if all(answers.values()):
-                if is_seeded and oracle.shows_failure(plain):
+                if self._has_invalid_draws(plain):
+                    self._depends_on.append(
+                        "Without a seed, the program may draw values with which it fails without"
+                        " torch.compile."
+                    )
+                    self._replace_best(readable.with_seed(text, SEEDS[1]))
+                elif is_seeded and oracle.shows_failure(plain):
                     self._replace_best(plain)
                 return
             answers[SEEDS[0]] = oracle.shows_failure(readable.with_seed(text, SEEDS[0]))
@@ -358,6 +366,21 @@ class Reducer:
                 f" {_seeds(failing)} and not with {_seeds(passing)}."
             )
             self._replace_best(text if is_seeded else readable.with_seed(text, failing[0]))
+
+    def _has_invalid_draws(self, plain: str) -> bool:
+        """Return whether a program fails in eager with some random values, such as a label that is
+        no class of the model.
+        """
+        oracle = self._oracle
+        if oracle.is_cold or oracle.limits.is_kernel or not assertions.draws_random(plain):
+            return False
+        oracle.status.trying = "whether all of its random values are valid"
+        with host_log.suppress(BudgetExhausted):
+            return any(
+                oracle.run_once(readable.with_seed(plain, seed), is_eager=True).verdict.kind != "ok"
+                for seed in EAGER_SEEDS
+            )
+        return False
 
 
 def _seeds(seeds: list[int]) -> str:

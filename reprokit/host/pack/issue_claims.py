@@ -96,7 +96,7 @@ def without_compile(proof: Proof | None, seen: Observation) -> list[Claim[Any]]:
     if proof is not None and proof.eager == "passes":
         return [claim("Without `torch.compile` the program passes.", proof, PASSES_EAGER)]
     if proof is not None and proof.eager:
-        text = f"Without `torch.compile` the program ends like this: {proof.eager}."
+        text = as_sentence(f"Without `torch.compile` the program ends like this: {proof.eager}")
         return [claim(text, proof, Check("fails", {"without_compile": True}))]
     if seen.eager and seen.comparison is None:
         how: How = "passes" if seen.eager == "passes" else "fails"
