@@ -13,6 +13,8 @@ from reprokit.core.reduce.ast_edits import (
     ReplacedNode,
     Test,
     copy_tree,
+    is_definition,
+    is_import,
     is_main,
     reads_name,
     target_names,
@@ -20,6 +22,7 @@ from reprokit.core.reduce.ast_edits import (
 from reprokit.core.shared.operators import OBSERVED
 
 MAX_WIDTH = 88
+_CONCERNS_IMPORTS = re.compile(r"environ|\bsys\.(?!argv)|path|import|warnings|logging|seed")
 _PUBLIC: tuple[tuple[str, str], ...] = (
     (r"torch\._C\._nn\.(\w+)", r"torch.nn.functional.\1"),
     (r"torch\._C\._special\.special_(\w+)", r"torch.special.\1"),
@@ -61,7 +64,9 @@ def plain_names(text: str, test: Test) -> str:
 
 
 def flatten_calls(text: str) -> str:
-    """Return the program without ``if __name__ == "__main__"``, docstrings and comments."""
+    """Return the program without ``if __name__ == "__main__"``, docstrings and comments, and with
+    its imports first.
+    """
     tree = ast.parse(text)
     body: list[ast.stmt] = []
     for node in tree.body:
@@ -69,7 +74,7 @@ def flatten_calls(text: str) -> str:
             body += node.body
         else:
             body.append(node)
-    tree.body = body
+    tree.body = _imports_first(body)
     for owner in ast.walk(tree):
         rows = getattr(owner, "body", None)
         if isinstance(rows, list) and isinstance(
@@ -82,6 +87,27 @@ def flatten_calls(text: str) -> str:
             ]
             owner.body = kept or [ast.Pass()]
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def _imports_first(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a module with each import once, and those at the top that no
+    statement before them may concern, such as a change of a variable of the environment.
+    """
+    seen: set[str] = set()
+    first: list[ast.stmt] = []
+    rest: list[ast.stmt] = []
+    can_move = True
+    for node in body:
+        text = ast.unparse(node)
+        if isinstance(node, ast.Pass) or text in seen:
+            continue
+        if is_import(node):
+            seen.add(text)
+            (first if can_move else rest).append(node)
+            continue
+        can_move &= is_definition(node) or not _CONCERNS_IMPORTS.search(text)
+        rest.append(node)
+    return [*first, *rest]
 
 
 def lay_out(text: str, title: str, kind: str) -> str:

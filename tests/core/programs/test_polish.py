@@ -32,3 +32,15 @@ def test_slices_are_written_as_people_write_them(graph: str, person: str) -> Non
             return key
 
     assert eval(graph, {"x": ReturnsKey(), "n": 2}) == eval(person, {"x": ReturnsKey(), "n": 2})
+
+
+def test_imports_come_first_and_once() -> None:
+    """A joined program has those of each file. What concerns an import stays before it."""
+    before = (
+        "import torch\ndef f():\n    pass\nimport torch\npass\nsizes = [1]\nfrom torch import nn\n"
+        "import os\nos.environ['A'] = '1'\nimport json\nimport torch\n"
+    )
+    assert readable.flatten_calls(before) == (
+        "import torch\nfrom torch import nn\nimport os\n\ndef f():\n    pass\nsizes = [1]\n"
+        "os.environ['A'] = '1'\nimport json\n"
+    )
