@@ -67,5 +67,7 @@ LAST_PASSES: tuple[Pass, ...] = (
     ("a straight line", straight_line.straighten_program),
     ("names that nothing reads", dead_code.drop_unused),
     ("names", readable.plain_names),
+    ("results of literals", literals.compute_literals),
+    ("names that nothing reads", dead_code.drop_unused),
 )
 """The last passes: few probes, also after a loop of passes that ended early."""

@@ -110,11 +110,28 @@ def _imports_first(body: list[ast.stmt]) -> list[ast.stmt]:
     return [*first, *rest]
 
 
+def _drop_unused_globals(tree: ast.Module) -> None:
+    """Leave out the names of ``global`` statements that their functions do not assign."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
+        stored = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
+        if any(is_definition(row) for row in function.body):
+            continue  # they assign names too
+        for row in function.body:
+            if isinstance(row, ast.Global):
+                row.names = [name for name in row.names if name in stored]
+        kept = [r for r in function.body if not isinstance(r, ast.Global) or r.names]
+        function.body = kept or [ast.Pass()]
+
+
 def lay_out(text: str, title: str, kind: str) -> str:
     """Format the program with blank lines, and a comment above the call on what is expected and
     what happens.
     """
     tree = _Sliced().visit(ast.parse(text))
+    _drop_unused_globals(tree)
     rest = [n for n in tree.body if not isinstance(n, ast.FunctionDef)]
     call = next((n for n in reversed(rest) if "compile" in ast.unparse(n)), None)
     happens = textwrap.wrap(

@@ -27,6 +27,7 @@ def printed(text: str) -> str:
         ("print({'a': 1}.get('b', 2), {'a': 1}.get('a'), {1: 2}.get(3))", "print(2, 1, None)"),
         ("print([1, 2][-1], (3, 4)[0])", "print(2, 3)"),
         ("print(getattr(len, '__name__'))", "print(len.__name__)"),
+        ("print(next(iter((3, 4))), next(iter({5: 6})))", "print(3, 5)"),
         ("print(1 if 'a' == 'a' else 2)", "print(1)"),
         ("if not 1 < 2:\n    print(1)\nelse:\n    print(2)", "print(2)"),
         ("print(None is None and len('a') and 3)", "print(len('a') and 3)"),

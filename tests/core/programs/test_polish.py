@@ -44,3 +44,10 @@ def test_imports_come_first_and_once() -> None:
         "import torch\nfrom torch import nn\nimport os\n\ndef f():\n    pass\nsizes = [1]\n"
         "os.environ['A'] = '1'\nimport json\n"
     )
+
+
+def test_globals_that_a_function_does_not_assign_are_left_out() -> None:
+    """They are left of an object whose other attributes went."""
+    text = "def f():\n    global a, b\n    a = 1\ndef g():\n    global c\n    print(c)\nf()\n"
+    laid = readable.lay_out(text, "exception: aot | KeyError", "exception")
+    assert "    global a\n    a = 1\n" in laid and "global c" not in laid

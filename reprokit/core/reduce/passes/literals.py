@@ -136,6 +136,9 @@ class _Folder(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             return _got(node.func.value, node) or node
+        if ast.unparse(node).startswith("next(iter(") and len(node.args) == 1:
+            items = _items(node.args[0].args[0])  # type: ignore[attr-defined]
+            return copy_tree(items[0]) if items else node
         if isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
             if isinstance(name, str) and name.isidentifier():
