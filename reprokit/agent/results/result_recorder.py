@@ -34,9 +34,9 @@ reports how many.
 """
 MAX_CALLS = 200
 """Later calls are not compared, and the comparison reports how many."""
-MAX_GRADIENT_ELEMENTS = 1 << 24
-"""Limit of the elements of gradients after backward passes. After a pass that is not recorded, the
-gradients at the end of the program are compared.
+MAX_STATE_ELEMENTS = 1 << 24
+"""Limit of the elements of buffers after calls, and of gradients after backward passes. If the last
+ones are not recorded, those at the end of the program are compared.
 """
 _recorder: ResultRecorder | None = None
 
@@ -111,9 +111,9 @@ class ResultRecorder:
         self.left_bytes = self.left_held_bytes = MAX_BYTES
         self.calls = self.skipped_calls = self.skipped_tensors = 0
         self.real: Callable[..., Any] = torch.compile
-        self._left_gradient_elements = MAX_GRADIENT_ELEMENTS
-        self._are_gradients_noted = False
-        """Whether the gradients after the last backward pass are recorded."""
+        self._left_state_elements = MAX_STATE_ELEMENTS
+        self._are_gradients_noted = self._are_buffers_noted = False
+        """Whether those after the last backward pass or the last call are recorded."""
         self._modules: dict[int, tuple[str, torch.nn.Module]] = {}
         self._leaves: dict[int, tuple[str, torch.Tensor]] = {}
         self._used: set[int] = set()
@@ -204,6 +204,7 @@ class ResultRecorder:
             else:
                 named = arguments
                 self._try_step(lambda: self.note_call(number, out, named, is_random))
+            self._are_buffers_noted = is_kept and self._note_state(number, self._buffers)
             return out
         finally:
             self._is_inside = False
@@ -248,12 +249,10 @@ class ResultRecorder:
         """Record the gradients after a backward pass, as results of the last call."""
         if self._is_inside or not 0 < self.calls <= MAX_CALLS:
             return
-        self._is_used_up, self._are_gradients_noted = True, False
-        gradients = self._gradients(self._used)
-        self._left_gradient_elements -= sum(gradient.numel() for _, gradient in gradients)
-        if self._left_gradient_elements >= 0:
-            self._are_gradients_noted = True
-            self._try_step(lambda: self._note_gradients(self.calls - 1, gradients))
+        self._is_used_up = True
+        self._are_gradients_noted = self._note_state(
+            self.calls - 1, lambda: self._gradients(self._used)
+        )
 
     def _gradients(self, used: Collection[int]) -> list[tuple[str, torch.Tensor]]:
         """Return the gradients of the used leaves and of the modules, with their titles."""
@@ -268,9 +267,30 @@ class ResultRecorder:
                     found.append((f"gradient of {name}.{_plain_name(place)}", parameter.grad))
         return found
 
-    def _note_gradients(self, call: int, gradients: list[tuple[str, torch.Tensor]]) -> None:
-        for title, gradient in gradients:
-            self._add_row(call, title, gradient, "", False)
+    def _buffers(self) -> list[tuple[str, torch.Tensor]]:
+        """Return the buffers of the modules, with their titles."""
+        return [
+            (f"buffer {name}.{_plain_name(key)}", buffer)
+            for name, module in self._modules.values()
+            for key, buffer in module.named_buffers()
+        ]
+
+    def _note_state(self, call: int, collect: Callable[[], list[tuple[str, torch.Tensor]]]) -> bool:
+        """Record tensors of the program's state, and return whether that was possible: they are
+        within the limit.
+        """
+
+        def note() -> bool:
+            tensors = collect()
+            if call >= 0:
+                self._left_state_elements -= sum(tensor.numel() for _, tensor in tensors)
+                if self._left_state_elements < 0:
+                    return False
+            for title, tensor in tensors:
+                self._add_row(call, title, tensor, "", False)
+            return True
+
+        return bool(self._try_step(note))
 
     def note_call(
         self, number: int, out: Any, arguments: list[tuple[str, Any]], is_random: bool
@@ -329,10 +349,9 @@ class ResultRecorder:
         import torch
 
         if not self._are_gradients_noted:
-            self._note_gradients(-1, self._gradients(self._leaves))
-        for name, model in self._modules.values():
-            for key, buffer in model.named_buffers():
-                self._add_row(-1, f"buffer {name}.{_plain_name(key)}", buffer, "", False)
+            self._note_state(-1, lambda: self._gradients(self._leaves))
+        if not self._are_buffers_noted:
+            self._note_state(-1, self._buffers)
         path = os.path.join(self.folder, f"{self.role}.pt")
         os.makedirs(self.folder, exist_ok=True)
         skipped = {"calls": self.skipped_calls, "tensors": self.skipped_tensors}

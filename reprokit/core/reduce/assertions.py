@@ -66,8 +66,8 @@ torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """Parts of a program that may draw random numbers, such as layers with weights."""
 SEED = 0
-_GRADIENT = "gradient of "
-_OF_MODULE = re.compile(r"gradient of (?!argument)(\w+)\.(.+)")
+_STATE = "gradient of ", "buffer "
+_OF_MODULE = re.compile(r"(gradient of|buffer) (?!argument)(\w+)\.(.+)")
 _OF_ARGUMENT = re.compile(r"gradient of argument\[(\d+)\](?: #\d+)?$")
 _ALL = "results"
 """The variable with the results of several calls."""
@@ -107,7 +107,9 @@ def with_check(
     if not main or not (written := _with_return(main, made, wrong)):
         return text
     body, is_one = written
-    shared = {match[1] for d in wrong if (match := _OF_MODULE.fullmatch(d.name))}
+    shared = {match[2] for d in wrong if (match := _OF_MODULE.fullmatch(d.name))}
+    if any(d.name.startswith("buffer") for d in wrong) and shared & _defined(head):
+        return text  # both runs would change the same buffer
     body[:0] = [f"{name}.zero_grad()" for name in sorted(shared & _defined(head))]
     if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
@@ -207,7 +209,7 @@ def _with_return(
     }
     _name_result(main, made, names)
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
-    is_later = wrong[0].call > 0 and not wrong[0].name.startswith(_GRADIENT)
+    is_later = wrong[0].call > 0 and not wrong[0].name.startswith(_STATE)
     if count != 1 or is_later or not (call := _called(main, made, names)):
         is_free = not any(
             isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row)
@@ -357,8 +359,6 @@ def _returned(
     kinds, gradients = set[str](), list[str]()
     known = [a for a in arguments if a]
     for one in wrong:
-        if one.name.startswith("buffer"):
-            return []
         place = _OF_ARGUMENT.match(one.name)
         if place and arguments[int(place[1]) :][:1] not in ([], [""]):
             gradients.append(f"{arguments[int(place[1])]}.grad")
@@ -366,12 +366,16 @@ def _returned(
         if (match := _OF_MODULE.fullmatch(one.name)) is None:
             kinds.add(one.name.split("[")[0].split(" ")[0])
             continue
-        module, key = match.groups()
+        what, module, key = match.groups()
         if module == "model":
             module = ast.unparse(made.args[0])
         if not module.isidentifier():
             return []
         is_plain = all(part.isidentifier() for part in key.split("."))
+        if what == "buffer":
+            owner = f"{module}.{key}" if is_plain else f"{module}.get_buffer({key!r})"
+            gradients.append(owner)
+            continue
         owner = f"{module}.{key}" if is_plain else f"{module}.get_parameter({key!r})"
         gradients.append(f"{owner}.grad")
     names = [name] if "output" in kinds else []

@@ -127,6 +127,12 @@ def right(f: Any, args: Any) -> Any:
             Difference(0, "gradient of model.0.weight", "values", "compiled"),
             lambda f, args: f(*args) * 2,
         ),
+        (
+            "import torch\nx = torch.randn(4, 3)\nnet = torch.nn.BatchNorm1d(3)\n"
+            "torch.compile(net)(x)\n",
+            Difference(2, "buffer model.running_mean", "values", "compiled"),
+            lambda f, args: f(f(*args)),
+        ),
         (NAMED + "g(x)\n", OUTPUT, lambda f, args: f(*args) + 1),
         (
             LOOP,
@@ -164,7 +170,7 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         (NAMED + "g(x)\n", ARGUMENT),
         (EXPORTED, ARGUMENT),
         (PRECOMPILED, ARGUMENT),
-        (BACKWARD, Difference(-1, "buffer model.mean", "values", "compiled")),
+        (OF_GLOBAL_MODULE, Difference(-1, "buffer net.weight", "values", "compiled")),
         (PLAIN, Difference(0, "output", "aliasing", "unknown")),
         (SIZES, dataclasses.replace(COUNTED, expected="'a'", got="'b'")),
     ],

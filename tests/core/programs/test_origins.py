@@ -230,6 +230,18 @@ def test_increasing_numbers_are_tried_where_random_ones_do_not_do() -> None:
     assert "x = torch.arange(8.0)" in origins.cut_program(PROGRAM, for_loop, accept("arange"))
 
 
+def test_integers_are_zero_where_random_ones_do_not_do() -> None:
+    """A label that means no class, such as 255, makes the range too large."""
+    program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"
+    recorded = origins.RecordedValues({0: INDICES}, {})
+    text = origins.cut_program(program, recorded, accept("zeros"))
+    assert "x = torch.zeros(5, dtype=torch.int64)" in text
+    asked: list[str] = []
+    single = origins.RecordedValues({0: {**INDICES, "range": [0, 0]}}, {})
+    origins.cut_program(program, single, lambda text: bool(asked.append(text)))
+    assert not any("zeros" in text for text in asked)
+
+
 def test_what_can_be_negative_is_not_made_increasing() -> None:
     """No further candidate is tried for it."""
     asked: list[str] = []

@@ -107,7 +107,7 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
     replaced as ``test`` allows.
 
     The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
-    random numbers are tried first, and then increasing ones, where that is different. What is
+    random numbers are tried first, and then fixed ones, where that is different. What is
     inside classes and compiled functions, such as the result of a model of a library, comes last.
     """
     tree = ast.parse(text)
@@ -115,8 +115,8 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
     if recorded.ran:
         chosen.add_most(blocks.edits_without(tree, recorded.ran))
     tried: list[Edit] = []
-    for is_inner, is_increasing in ((False, False), (False, True), (True, False)):
-        edits = _edits_of_values(tree, recorded, is_inner, is_increasing)
+    for is_inner, is_fixed in ((False, False), (False, True), (True, False)):
+        edits = _edits_of_values(tree, recorded, is_inner, is_fixed)
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
             chosen.add_most(outer)
@@ -125,25 +125,25 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
 
 
 def _edits_of_values(
-    tree: ast.Module, recorded: RecordedValues, is_inner: bool, is_increasing: bool
+    tree: ast.Module, recorded: RecordedValues, is_inner: bool, is_fixed: bool
 ) -> list[Edit]:
     """Return the edits that put constants in place of values from outside: those inside classes and
-    compiled functions or the others, and only those with increasing numbers, if that is wanted.
+    compiled functions or the others, and only those with fixed numbers, if that is wanted.
     """
     names = _outside_names(tree)
     edits: list[Edit] = []
     for number, path in enumerate(_loops(tree, names)):
         if number in recorded.loops and not is_inner:
             count, variables = recorded.loops[number]
-            if not is_increasing or any(map(value_texts.can_increase, variables.values())):
-                loop = _plain_loop(node_at(tree, path), count, variables, is_increasing)
+            if not is_fixed or any(map(value_texts.can_be_fixed, variables.values())):
+                loop = _plain_loop(node_at(tree, path), count, variables, is_fixed)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
     for number, (path, kind) in enumerate(_expressions(tree, names)):
         described = recorded.values.get(number) or {}
         if (kind == INSIDE) != is_inner:
             continue
-        if not is_increasing or value_texts.can_increase(described):
-            value = value_texts.expression_of(described, is_increasing)
+        if not is_fixed or value_texts.can_be_fixed(described):
+            value = value_texts.expression_of(described, is_fixed)
             edits += [Edit(path, value)] if value is not None else []
     return edits
 
@@ -262,7 +262,7 @@ def _walk(tree: ast.Module) -> Iterator[tuple[Path, ast.AST, bool]]:
 
 
 def _plain_loop(
-    loop: ast.For, count: int, variables: Mapping[str, Mapping[str, Any]], is_increasing: bool
+    loop: ast.For, count: int, variables: Mapping[str, Mapping[str, Any]], is_fixed: bool
 ) -> ast.For | None:
     """Return the start of a loop that assigns values like the recorded ones."""
     if not 0 < count <= MAX_REPEATS:
@@ -275,7 +275,7 @@ def _plain_loop(
             target = name
         elif described.get("is_index"):
             rows.append(ast.Assign([ast.Name(name, ast.Store())], ast.Name(target, ast.Load())))
-        elif (value := value_texts.expression_of(described, is_increasing)) is not None:
+        elif (value := value_texts.expression_of(described, is_fixed)) is not None:
             rows.append(ast.Assign([ast.Name(name, ast.Store())], value))
         else:
             return None

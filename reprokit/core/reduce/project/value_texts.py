@@ -9,31 +9,38 @@ from typing import Any
 from reprokit.core.reduce.ast_edits import NO_PROGRAM
 
 
-def expression_of(described: Mapping[str, Any], is_increasing: bool = False) -> ast.expr | None:
+def expression_of(described: Mapping[str, Any], is_fixed: bool = False) -> ast.expr | None:
     """Return an expression for a value like the recorded one; None if it cannot be written.
 
-    The elements of a floating-point tensor are random. With ``is_increasing``, those of one without
+    The elements of a tensor are random. With ``is_fixed``, those of a floating-point tensor without
     negative elements are 0, 1, 2 and so on, which is also valid for sorted data, such as corners of
-    boxes.
+    boxes. Those of an integer tensor are 0, if it may have a zero: some labels are no classes.
     """
     try:
-        text = _text_of(described, is_increasing)
+        text = _text_of(described, is_fixed)
         return ast.parse(text, mode="eval").body if text else None
     except NO_PROGRAM:  # the file may be cut
         return None
 
 
-def can_increase(described: Mapping[str, Any]) -> bool:
-    """Return whether a value has a tensor of which an increasing one is made."""
+def can_be_fixed(described: Mapping[str, Any]) -> bool:
+    """Return whether a value has a tensor that ``is_fixed`` changes."""
     parts = described.get("parts", ())
-    return bool(described.get("is_nonnegative")) or any(map(can_increase, parts))
+    is_changed = bool(described.get("is_nonnegative")) or _is_label(described)
+    return is_changed or any(map(can_be_fixed, parts))
 
 
-def _text_of(described: Mapping[str, Any], is_increasing: bool) -> str:
+def _is_label(described: Mapping[str, Any]) -> bool:
+    """Return whether a tensor has different integers, and may have a zero."""
+    low, high = described.get("range", (0, 0))
+    return bool(low <= 0 < high)
+
+
+def _text_of(described: Mapping[str, Any], is_fixed: bool) -> str:
     if "literal" in described or "name" in described:
         return str(described.get("literal", described.get("name")))
     if "parts" in described:
-        parts = [_text_of(part, is_increasing) for part in described["parts"]]
+        parts = [_text_of(part, is_fixed) for part in described["parts"]]
         if not all(parts):
             return ""
         if described["kind"] == "dict":
@@ -43,14 +50,14 @@ def _text_of(described: Mapping[str, Any], is_increasing: bool) -> str:
         return {"tuple": f"({written},)", "list": f"[{written}]"}.get(
             described["kind"], f"{{{written}}}"
         )
-    return _tensor_text(described, is_increasing) if "shape" in described else ""
+    return _tensor_text(described, is_fixed) if "shape" in described else ""
 
 
-def _tensor_text(described: Mapping[str, Any], is_increasing: bool) -> str:
+def _tensor_text(described: Mapping[str, Any], is_fixed: bool) -> str:
     sizes, dtype = list(described["shape"]), str(described["dtype"])
     shape = ", ".join(map(str, sizes)) or "()"
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
-    if is_increasing and described.get("is_nonnegative"):
+    if is_fixed and described.get("is_nonnegative"):
         count = 1
         for size in sizes:
             count *= size
@@ -58,6 +65,8 @@ def _tensor_text(described: Mapping[str, Any], is_increasing: bool) -> str:
         text += f".reshape({shape})" if len(sizes) != 1 else ""
     elif described.get("is_float"):
         text = f"torch.randn({shape}{of_type})"
+    elif is_fixed and _is_label(described):
+        text = f"torch.zeros({shape}, dtype={dtype})"
     elif dtype == "torch.bool":
         text = f"torch.ones({shape}, dtype=torch.bool)"
     else:
