@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import threading
 from pathlib import Path
@@ -229,3 +230,20 @@ def test_a_quick_program_has_little_time_in_eager(is_slow: bool, tmp_path: Path)
     usual = LIMITS.deadline_s
     later = usual if is_slow else EAGER_S
     assert limits == [(True, usual), (True, later), (False, usual), (True, usual)]
+
+
+@pytest.mark.parametrize("cpu_s", [1.0, 9.0])
+def test_a_program_that_takes_much_longer_is_not_smaller(cpu_s: float, tmp_path: Path) -> None:
+    """Without its number of layers, a model has the default one."""
+
+    class Timed(ScriptedOracle):
+        def run_once(
+            self, text: str, is_eager: bool = False, cancelled: object = None
+        ) -> CandidateResult:
+            result = super().run_once(text, is_eager)
+            return dataclasses.replace(result, cpu_s=cpu_s)
+
+    limits = ProbeLimits(60.0, most_cpu_s=5.0)
+    oracle = Timed(tmp_path, lambda text: same_failure.SAME, limits=limits)
+    with contextlib.closing(oracle):
+        assert oracle.shows_failure(PROGRAM) == (cpu_s < 5.0)

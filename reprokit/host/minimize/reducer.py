@@ -39,9 +39,13 @@ HEALTHY_MULTIPLE = 4.0
 MIN_HANG_DEADLINE_S = 4.0
 ENDLESS_S = 15.0
 """Seconds that a probe may take to trace one line until that counts as an endless loop."""
-MIN_PASS_S = 6.0
+MIN_PASS_S = 15.0
 """Seconds that a probe may always take, if the failure is not a hang."""
 PASS_MULTIPLE = 2.5
+MIN_LARGER_S, LARGER_MULTIPLE = 3.0, 2.5
+"""A candidate that takes these CPU seconds more than this multiple of the first one is larger: it
+runs more than the program that it comes from. A C++ compile takes fewer.
+"""
 MIN_DEADLINE_S = 60.0
 EAGER_SEEDS = 3, 4, 5, 6
 """The seeds with which a program that draws values must pass in eager."""
@@ -267,8 +271,10 @@ class Reducer:
         elif self._verdict.kind == "hang":
             self._limit(deadline_s=max(MIN_HANG_DEADLINE_S, HEALTHY_MULTIPLE * last.healthy_s))
         else:
-            # a candidate that takes much longer, such as one with the default sizes, saves nothing
-            self._limit(deadline_s=max(MIN_PASS_S, PASS_MULTIPLE * last.seconds))
+            self._limit(
+                deadline_s=max(MIN_PASS_S, PASS_MULTIPLE * last.seconds),
+                most_cpu_s=MIN_LARGER_S + LARGER_MULTIPLE * last.cpu_s,
+            )
 
     def _cut(self, start: StartingPoint) -> str:
         """Return the smallest program of units of the graph that shows the failure.

@@ -5,6 +5,7 @@ signature.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,10 @@ class ProbeLimits:
 
     deadline_s: float
     """Seconds, without those in which the program waits for a CPU."""
+    most_cpu_s: float = math.inf
+    """A program that takes more CPU seconds is no smaller program, such as one with the default
+    sizes of a model.
+    """
     stop: str | None = None
     """The phase after which the program is stopped; only forked children are."""
     is_backward: bool = False

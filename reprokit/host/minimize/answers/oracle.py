@@ -330,7 +330,8 @@ class Oracle:
                 raise BudgetExhausted
         if judged.answer == core.SAME and is_eager_slow and has_eager and fails_in_eager():
             return eager_result()
-        if judged.answer == core.SAME and self._has_other_profile(text, cancelled):
+        is_larger = judged.cpu_s > self.limits.most_cpu_s
+        if judged.answer == core.SAME and (is_larger or self._has_other_profile(text, cancelled)):
             judged = dataclasses.replace(judged, answer=core.OTHER)
         is_slow = eager is not None and eager.cpu_s > SLOW_EAGER_S
         return ProbeResult(judged.answer, judged, judged.has_failed_eager, is_slow)
