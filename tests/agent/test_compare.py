@@ -161,6 +161,14 @@ def test_a_program_that_ended_early_is_compared_until_then(is_eager_shorter: boo
     assert [d["what"] for d in find_differences(*sides, {})] == ["missing", "values"]
 
 
+def test_an_exception_in_the_last_call_ends_its_comparison() -> None:
+    """The compiled program ended before the backward pass; otherwise its gradient is missing."""
+    eager = {(0, "output"): row(floats(1.0)), (0, "gradient of net.weight"): row(floats(1.0))}
+    compiled = {(0, "output"): row(floats(1.0))}
+    assert find_differences(eager, compiled, {}, has_raised=True) == []
+    assert [d["what"] for d in find_differences(eager, compiled, {})] == ["missing"]
+
+
 def test_a_result_of_only_one_side_is_missing() -> None:
     """An example is a gradient that compiled code does not return."""
     key = (-1, "gradient of argument[0]")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reduce import assertions
+from reprokit.core.reduce import loud_failures
 from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.recordings import Recorder, pack_recording
@@ -317,7 +317,7 @@ def test_a_recompile_limit_that_a_repro_makes_an_error_is_the_same_failure(
     text = text.replace(
         "import torch\n", "import torch\ntorch._dynamo.config.recompile_limit = 2\n", 1
     )
-    loud = assertions.fail_loudly(text, "recompile-limit")
+    loud = loud_failures.fail_loudly(text, "recompile-limit")
     seen = [
         capture(
             "--output-dir",
@@ -386,7 +386,7 @@ def test_graph_breaks_fail_if_nothing_was_compiled(write: Any, tmp_path: Path) -
         tmp_path / "e",
         "--",
         sys.executable,
-        write("checked.py", assertions.assert_unbroken(text)),
+        write("checked.py", loud_failures.assert_unbroken(text)),
     )
     assert (checked.kind, checked.json["signature"]) == (
         "graph-break",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reduce import assertions
+from reprokit.core.reduce import loud_failures
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
 from tests.support.judge_again import assert_judged_alike
@@ -247,7 +247,7 @@ def test_why_no_cuda_graph_is_made(write: Any, recorded: Recorder) -> None:
     assert (done.status, done.kind) == (1, "cudagraph-skip"), done.out + done.err
     assert done.json["signature"]["title"] == "cudagraph-skip: cudagraphs | mutated inputs"
     assert "cache.py:5 in f" in done.json["verdict"]["reason"]
-    loud = assertions.fail_loudly(LOUD, "cudagraph-skip")
+    loud = loud_failures.fail_loudly(LOUD, "cudagraph-skip")
     raised = recorded(f"{write('loud.py', loud + MAKE)}:make", *words, out="b")
     assert (raised.kind, raised.json["signature"]) == (
         "cudagraph-skip",

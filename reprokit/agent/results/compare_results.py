@@ -51,6 +51,8 @@ TOLERANCE = {
 Side: TypeAlias = Literal["compiled", "eager", "unknown", "unclear"]
 _SIDES: tuple[Side, ...] = ("compiled", "unknown", "unclear", "eager")
 """The most important first."""
+STATE = "gradient of ", "buffer "
+"""How the names of leaves begin that are no results of the call itself."""
 LeafKey: TypeAlias = tuple[int, str]
 """The number of a call, and the name of a leaf."""
 
@@ -99,6 +101,8 @@ class ResultFile(TypedDict):
     rows: list[ResultRow]
     skipped: dict[Literal["calls", "tensors"], int]
     """How many of each were not recorded."""
+    has_raised: bool
+    """Whether an exception ended the run."""
 
 
 def journal_differences(folder: str) -> None:
@@ -110,7 +114,8 @@ def journal_differences(folder: str) -> None:
     eager, compiled, again, wide, repeated = (_index_rows(files[role]) for role in ROLES)
     if eager is None or compiled is None:
         return
-    differences = find_differences(eager, compiled, wide or {})
+    has_raised = any(file["has_raised"] for file in files.values() if file is not None)
+    differences = find_differences(eager, compiled, wide or {}, has_raised)
     unsteady = [d["name"] for d in find_differences(eager, again, {})] if again is not None else []
     changing = (
         [d["name"] for d in find_differences(compiled, repeated, {}) if d["side"] != "unclear"]
@@ -160,14 +165,16 @@ def _skipped_count(
 
 
 def find_differences(
-    eager: ResultRows, compiled: ResultRows, wide: ResultRows
+    eager: ResultRows, compiled: ResultRows, wide: ResultRows, has_raised: bool = False
 ) -> list[DifferenceRow]:
     """Return the differences in the order of the calls, each with the side that is wrong.
 
     ``wide`` are the results of the float64 run, or empty. If one side made fewer calls, because an
-    exception ended the program, only the calls of both are compared, and not the end.
+    exception ended the program (``has_raised``, also in the last call), only the calls of both are
+    compared, and not the end.
     """
-    eager, compiled = _calls_of_both(eager, compiled), _calls_of_both(compiled, eager)
+    sides = (eager, compiled), (compiled, eager)
+    eager, compiled = (_calls_of_both(one, other, has_raised) for one, other in sides)
     differences = [
         _difference(key, "missing", "unknown", expected="nothing", got=_describe_row(row))
         for key, row in compiled.items()
@@ -186,22 +193,19 @@ def find_differences(
     return differences
 
 
-def _calls_of_both(rows: ResultRows, others: ResultRows) -> ResultRows:
+def _calls_of_both(rows: ResultRows, others: ResultRows, has_raised: bool) -> ResultRows:
     """Return the rows that can be compared with those of the other side."""
     last, other_last = (max((call for call, _ in some), default=-1) for some in (rows, others))
-    if last == other_last or not others:
+    if not others or (last == other_last and not has_raised):
         return rows
     last = min(last, other_last)
     # the exception may have come before the backward pass of the last call
     return {
         key: row
         for key, row in rows.items()
-        if 0 <= key[0] < last or (key[0] == last and (key in others or not _is_gradient(key)))
+        if 0 <= key[0] < last
+        or (key[0] == last and (key in others or not key[1].startswith(STATE)))
     }
-
-
-def _is_gradient(key: LeafKey) -> bool:
-    return key[1].startswith("gradient of ")
 
 
 def _compare_rows(

@@ -85,11 +85,20 @@ def follow_backward(note: Callable[[], None]) -> None:
     import torch
 
     real = torch.autograd.backward
+    depth = 0
 
     @functools.wraps(real)
     def backward(*args: Any, **kwargs: Any) -> None:
-        real(*args, **kwargs)
-        if not torch.compiler.is_compiling():
+        nonlocal depth
+        if torch.compiler.is_compiling():
+            real(*args, **kwargs)
+            return
+        depth += 1
+        try:
+            real(*args, **kwargs)
+        finally:
+            depth -= 1
+        if not depth:  # a pass inside a pass, such as that of a checkpoint, ends with half of them
             note()
 
     torch.autograd.backward = backward
@@ -109,6 +118,9 @@ def modules_of(model: Any) -> Iterator[tuple[str, torch.nn.Module]]:
     while isinstance(model, functools.partial):
         model = model.func
     owner = getattr(model, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        yield "self", owner
+        return
     found = dict(getattr(owner, "__dict__", {}))
     function = inspect.unwrap(getattr(model, "__func__", model))
     if inspect.isfunction(function):

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -242,12 +243,14 @@ class ResultRecorder:
         for name, module in followed_calls.modules_of(model):
             if id(module) not in self._modules:
                 titles = {title for title, _ in self._modules.values()}
-                title = f"{name}{len(self._modules)}" if name in titles else name
+                free = (f"{name}{number or ''}" for number in range(len(titles) + 1))
+                title = next(one for one in free if one not in titles)
                 self._modules[id(module)] = title, module
 
     def note_backward(self) -> None:
         """Record the gradients after a backward pass, as results of the last call."""
         if self._is_inside or not 0 < self.calls <= MAX_CALLS:
+            self._are_gradients_noted = False
             return
         self._is_used_up = True
         self._are_gradients_noted = self._note_state(
@@ -355,7 +358,10 @@ class ResultRecorder:
         path = os.path.join(self.folder, f"{self.role}.pt")
         os.makedirs(self.folder, exist_ok=True)
         skipped = {"calls": self.skipped_calls, "tensors": self.skipped_tensors}
-        torch.save({"rows": self.rows, "skipped": skipped}, f"{path}.part")
+        has_raised = hasattr(sys, "last_value")  # the interpreter sets it
+        torch.save(
+            {"rows": self.rows, "skipped": skipped, "has_raised": has_raised}, f"{path}.part"
+        )
         os.replace(f"{path}.part", path)
 
 

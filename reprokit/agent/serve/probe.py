@@ -129,6 +129,7 @@ def _run_program(request: ProbeRequest) -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException as error:
+        sys.last_value = error  # as the interpreter does
         journal.write_event(
             events.ExceptionRaised(where="uncaught", chain=exceptions.describe_exception(error))
         )

@@ -7,6 +7,7 @@ Python their text. It is written as soon as it is known, one JSON object a line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -31,7 +32,7 @@ def value(number: int, one: Any, /) -> Any:
 def definition(number: int, one: Any, /) -> Any:
     """Note a function or a class of the program, and return the value."""
     name = one.__qualname__ if isinstance(one, (type, types.FunctionType)) else ""
-    is_own = vars(sys.modules["__main__"]).get(name) is one
+    is_own = bool(name) and vars(sys.modules["__main__"]).get(name) is one
     _note(("value", number), {"name": name} if is_own else {})
     return one
 
@@ -102,7 +103,8 @@ def _of_tensor(one: Any, torch: Any) -> dict[str, Any]:
         "device": str(one.device),
     }
     if one.dtype.is_floating_point:
-        described["is_nonnegative"] = not bool((one < 0).any())
+        with contextlib.suppress(Exception):  # such as a float8 tensor
+            described["is_nonnegative"] = not bool((one < 0).any())
     elif one.dtype != torch.bool:
         # the values are the user's, but an index must stay valid
         described["range"] = [_round(int(one.min().clamp(max=0))), _round(int(one.max()))]

@@ -1,65 +1,13 @@
-"""Make a program with a silent failure fail by itself, with an assertion or a setting of torch."""
+"""Make a program with wrong results fail by itself, with an assertion that compares them."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from reprokit.core.records.recompiles import BREAK_MESSAGE, MIN_STORM_RECOMPILES, STORM_MESSAGE
 from reprokit.core.reduce import ast_edits
 from reprokit.core.shared.result_comparison import Difference
-
-FAIL_SETTINGS = {
-    "recompile-limit": ("torch._dynamo", "torch._dynamo.config.fail_on_recompile_limit_hit = True"),
-    "cudagraph-skip": (
-        "torch._inductor.config",
-        "torch._inductor.config.triton.cudagraph_or_error = True",
-    ),
-}
-"""The module and the setting with which torch itself raises an exception, by kind."""
-STORM_ASSERTION = "assert torch._dynamo.utils.counters['stats']['unique_graphs'] < {}, {!r}"
-"""Counts the graphs. Torch's own setting fails at the first recompile, which is normal."""
-
-
-BREAK_ASSERTION = (
-    "assert not any(torch._dynamo.utils.counters[k] for k in ('graph_break', 'unimplemented')),"
-    " {!r}"
-)
-"""The second counter has the breaks at which Dynamo gives up a function."""
-
-
-def fail_loudly(text: str, kind: str, graphs: int = 1) -> str:
-    """Return the program with an assertion or setting that turns a silent failure into an error;
-    ``graphs`` is the number of graphs that it has without the recompiles of a storm.
-    """
-    if kind == "graph-break":
-        tree = ast.parse(text)
-        for call in ast_edits.compile_calls(tree):
-            call.keywords = [k for k in call.keywords if k.arg != "fullgraph"]
-            call.keywords.append(ast.keyword("fullgraph", ast.Constant(True)))
-        return ast.unparse(tree) + "\n"
-    if kind == "recompile-storm" and STORM_MESSAGE not in text:
-        assertion = STORM_ASSERTION.format(graphs + MIN_STORM_RECOMPILES, STORM_MESSAGE)
-        return ast.unparse(ast.parse(f"{text}\n{assertion}")) + "\n"
-    module, setting = FAIL_SETTINGS.get(kind, ("", ""))
-    if not setting or setting in text:
-        return text
-    tree = ast.parse(text)
-    index = ast_edits.index_after_imports(tree)
-    tree.body.insert(index, ast.parse(setting).body[0])
-    tree.body.insert(index, ast.parse(f"import {module}").body[0])
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
-def assert_unbroken(text: str) -> str:
-    """Return the program with an assertion that it has no graph break, for programs that fail
-    differently with ``fullgraph=True``.
-    """
-    if BREAK_MESSAGE in text:
-        return text
-    return ast.unparse(ast.parse(f"{text}\n{BREAK_ASSERTION.format(BREAK_MESSAGE)}")) + "\n"
-
 
 _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
@@ -67,7 +15,7 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """Parts of a program that may draw random numbers, such as layers with weights."""
 SEED = 0
 _STATE = "gradient of ", "buffer "
-_OF_MODULE = re.compile(r"(gradient of|buffer) (?!argument)(\w+)\.(.+)")
+_OF_MODULE = re.compile(r"(gradient of|buffer) (\w+)\.(.+)")
 _OF_ARGUMENT = re.compile(r"gradient of argument\[(\d+)\](?: #\d+)?$")
 _ALL = "results"
 """The variable with the results of several calls."""
@@ -104,13 +52,14 @@ def with_check(
     head = [n for n in tree.body if _stays(n) or _gives(n) & read]
     main = [n for n in tree.body if n not in head]
     _rename_hiding(main, {getattr(n, "name", "") for n in head})
-    if not main or not (written := _with_return(main, made, wrong)):
+    owners = _owners(wrong, made, [*head, *main])
+    shared = set(owners.values()) & _assigned(head)
+    if "" in owners.values() or (shared and any(d.name.startswith("buffer") for d in wrong)):
+        return text  # it has no name, or both runs would change the same buffer
+    if not main or not (written := _with_return(main, made, wrong, owners)):
         return text
     body, is_one = written
-    shared = {match[2] for d in wrong if (match := _OF_MODULE.fullmatch(d.name))}
-    if any(d.name.startswith("buffer") for d in wrong) and shared & _defined(head):
-        return text  # both runs would change the same buffer
-    body[:0] = [f"{name}.zero_grad()" for name in sorted(shared & _defined(head))]
+    body[:0] = [f"{name}.zero_grad()" for name in sorted(shared)]
     if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
@@ -196,7 +145,10 @@ def _is_loaded(node: ast.expr) -> bool:
 
 
 def _with_return(
-    main: list[ast.stmt], made: ast.Call, wrong: Sequence[Difference]
+    main: list[ast.stmt],
+    made: ast.Call,
+    wrong: Sequence[Difference],
+    owners: Mapping[str, str],
 ) -> tuple[list[str], bool] | None:
     """Return the lines of ``run``, and whether it returns one result; None if the wrong values
     cannot be returned.
@@ -222,7 +174,7 @@ def _with_return(
             return [f"{_ALL} = []", *_rows(main), f"return {_ALL}"], False
         return None
     rows, place, name, arguments = call
-    if not (returned := _returned(wrong, name, arguments, made)):
+    if not (returned := _returned(wrong, name, arguments, owners)):
         return None
     if isinstance(rows[place], ast.Expr) and name in returned:
         value = rows[place].value  # type: ignore[attr-defined]
@@ -285,7 +237,21 @@ def _gives(node: ast.stmt) -> set[str]:
     }
 
 
-def _defined(rows: Sequence[ast.stmt]) -> set[str]:
+def _owners(
+    wrong: Sequence[Difference], made: ast.Call, rows: Sequence[ast.stmt]
+) -> dict[str, str]:
+    """Return the variable of each module whose gradients or buffers differ, by the name that the
+    comparison gives to it; empty for one without a variable.
+    """
+    compiled = ast.unparse(made.args[0])
+    is_function = any(isinstance(n, ast.FunctionDef) and n.name == compiled for n in rows)
+    known = _assigned(rows)
+    titles = {match[2] for d in wrong if (match := _OF_MODULE.fullmatch(d.name))}
+    found = {t: compiled if t == "model" and not is_function else t for t in titles}
+    return {title: name if name in known else "" for title, name in found.items()}
+
+
+def _assigned(rows: Sequence[ast.stmt]) -> set[str]:
     """Return the variables that statements assign outside of functions and classes."""
     return set[str]().union(*(_gives(n) for n in rows if not ast_edits.is_definition(n)))
 
@@ -353,37 +319,30 @@ def _value(node: ast.stmt) -> ast.expr:
 
 
 def _returned(
-    wrong: Sequence[Difference], name: str, arguments: list[str], made: ast.Call
+    wrong: Sequence[Difference], name: str, arguments: list[str], owners: Mapping[str, str]
 ) -> list[str]:
-    """Return the expressions for what differs; none if something cannot be read."""
-    kinds, gradients = set[str](), list[str]()
+    """Return the expressions for what differs."""
+    kinds, of_state = set[str](), list[str]()
     known = [a for a in arguments if a]
     for one in wrong:
         place = _OF_ARGUMENT.match(one.name)
         if place and arguments[int(place[1]) :][:1] not in ([], [""]):
-            gradients.append(f"{arguments[int(place[1])]}.grad")
+            of_state.append(f"{arguments[int(place[1])]}.grad")
             continue
         if (match := _OF_MODULE.fullmatch(one.name)) is None:
             kinds.add(one.name.split("[")[0].split(" ")[0])
             continue
-        what, module, key = match.groups()
-        if module == "model":
-            module = ast.unparse(made.args[0])
-        if not module.isidentifier():
-            return []
+        what, title, key = match.groups()
+        kind = "buffer" if what == "buffer" else "parameter"
         is_plain = all(part.isidentifier() for part in key.split("."))
-        if what == "buffer":
-            owner = f"{module}.{key}" if is_plain else f"{module}.get_buffer({key!r})"
-            gradients.append(owner)
-            continue
-        owner = f"{module}.{key}" if is_plain else f"{module}.get_parameter({key!r})"
-        gradients.append(f"{owner}.grad")
+        owner = f"{owners[title]}.{key}" if is_plain else f"{owners[title]}.get_{kind}({key!r})"
+        of_state.append(owner if what == "buffer" else f"{owner}.grad")
     names = [name] if "output" in kinds else []
     if "argument" in kinds:
         names += known
     if "gradient" in kinds:
         names += [f"{a}.grad" for a in known]
-    return [*names, *dict.fromkeys(gradients)]
+    return [*names, *dict.fromkeys(of_state)]
 
 
 def _assertion(what: str, is_one: bool) -> str:

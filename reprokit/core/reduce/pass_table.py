@@ -70,4 +70,4 @@ LAST_PASSES: tuple[Pass, ...] = (
     ("results of literals", literals.compute_literals),
     ("names that nothing reads", dead_code.drop_unused),
 )
-"""The last passes: few probes, also after a loop of passes that ended early."""
+"""The last passes. They need few probes, so they also run after a loop that ended early."""

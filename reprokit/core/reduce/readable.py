@@ -110,6 +110,18 @@ def _imports_first(body: list[ast.stmt]) -> list[ast.stmt]:
     return [*first, *rest]
 
 
+_ASSIGNING = (
+    ast.Import,
+    ast.ImportFrom,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.Match,
+)
+"""Statements that assign names which are no ``ast.Name``."""
+
+
 def _drop_unused_globals(tree: ast.Module) -> None:
     """Leave out the names of ``global`` statements that their functions do not assign."""
     for function in ast.walk(tree):
@@ -117,8 +129,8 @@ def _drop_unused_globals(tree: ast.Module) -> None:
             continue
         names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
         stored = {n.id for n in names if not isinstance(n.ctx, ast.Load)}
-        if any(is_definition(row) for row in function.body):
-            continue  # they assign names too
+        if any(isinstance(n, _ASSIGNING) for row in function.body for n in ast.walk(row)):
+            continue
         for row in function.body:
             if isinstance(row, ast.Global):
                 row.names = [name for name in row.names if name in stored]

@@ -22,7 +22,7 @@ ANSWERS_PER_LINE = 100
 
 
 def apply_passes(text: str, oracle: Oracle, note: Callable[[str], None]) -> str:
-    """Apply the passes until none changes the program, and then those over its names.
+    """Apply the passes until none changes the program, and then the last passes once.
 
     ``note`` gets what could not be done.
 

@@ -7,7 +7,7 @@ import dataclasses
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.reduce import assertions, readable, sized_program
+from reprokit.core.reduce import assertions, loud_failures, readable, sized_program
 from reprokit.core.shared import result_comparison
 from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import Oracle
@@ -40,11 +40,11 @@ def make_failing_program(
                 text, oracle.limits.knob, oracle.limits.sizes, ratio, is_built
             )
     else:
-        text = assertions.fail_loudly(
+        text = loud_failures.fail_loudly(
             text, verdict.kind, _healthy_graphs(oracle, text, verdict.kind)
         )
         if verdict.kind == "graph-break" and not oracle.shows_failure(text):
-            text = assertions.assert_unbroken(result.text)
+            text = loud_failures.assert_unbroken(result.text)
     return readable.lay_out(
         text if text != result.text and oracle.shows_failure(text) else result.text,
         title,

@@ -78,7 +78,7 @@ def minimize_case(
         oracle.is_cold = case.plan is not None  # a forked child has no process of its own
         stack.callback(oracle.close)
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
-        job.began = began
+        job.began, job.passes_in_eager = began, case.passes_in_eager
         job.budget = oracle.budget = Budget(budget_s, lambda: server.waited_s)
         oracle.show_progress("starting a server that has imported torch")
         try:

@@ -74,6 +74,8 @@ class Reducer:
         self._passing: set[str] = set()
         self._bests: list[StartingPoint] = []
         """The best programs so far, each smaller than the one before."""
+        self.passes_in_eager = True
+        """Whether the original passes without torch.compile, as far as is known."""
         self.finished = ""
         """The program as the pack has it, once the proof has run."""
         self.began, self.budget = time.monotonic(), oracle.budget
@@ -378,7 +380,8 @@ class Reducer:
         no class of the model.
         """
         oracle = self._oracle
-        if oracle.is_cold or oracle.limits.is_kernel or not assertions.draws_random(plain):
+        is_asked = self.passes_in_eager and not (oracle.is_cold or oracle.limits.is_kernel)
+        if not is_asked or not assertions.draws_random(plain):
             return False
         oracle.status.trying = "whether all of its random values are valid"
         with host_log.suppress(BudgetExhausted):

@@ -13,7 +13,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.redaction.redactor import Redactor
-from reprokit.core.reduce import assertions, readable, two_processes
+from reprokit.core.reduce import assertions, loud_failures, readable, two_processes
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.minimize import cases
@@ -197,7 +197,7 @@ def _checking(text: str, case: cases.MinimizeCase) -> tuple[str, bool]:
     if not kind_named(kind).is_silent:
         return text, True
     graphs = sum(g.level == "dynamo" for g in seen.graphs) - sum(r.count for r in seen.recompiled)
-    return assertions.fail_loudly(readable.flatten_calls(text), kind, max(1, graphs)), True
+    return loud_failures.fail_loudly(readable.flatten_calls(text), kind, max(1, graphs)), True
 
 
 def load_recorded_proof(run_path: Path) -> RecordedProof | None:

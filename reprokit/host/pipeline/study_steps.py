@@ -49,12 +49,12 @@ def failed_by_itself(state: State) -> bool:
 
 
 def check_without_compile(state: State) -> State:
-    """Run an isolated copy of the program without torch.compile, if it is one text."""
+    """Run a copy of the program without torch.compile, if it is one text."""
     case = state.study.case_for(state)
     if not case.source or case.isolation is None:
         return state
     state.callbacks.say(
-        "its own code raised an exception: running an isolated copy without torch.compile"
+        "its own code raised an exception: running a copy of it without torch.compile"
     )
     with interrupts.allowed():
         seen = own_check.check_without_compile(

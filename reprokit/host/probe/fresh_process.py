@@ -130,6 +130,8 @@ def _run(
         words = (python, "-c", eager_program(text))
         request = dataclasses.replace(request, variables={**own, **without_compile.VARIABLES})
     isolation = isolated_runs.alone(limits.isolation, folder)
+    given = {**request.variables, **isolated_runs.variables_of(isolation)}
+    request = dataclasses.replace(request, variables=given)
     own_folders = [folder]
     if results := variables.get(run_names.RESULTS_DIR_VARIABLE):  # all roles share them
         own_folders.append(Path(results))

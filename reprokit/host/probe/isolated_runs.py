@@ -52,6 +52,12 @@ def alone(isolation: Isolation | None, folder: Path) -> Isolation | None:
     return isolation and dataclasses.replace(isolation, cwd=here, path="", home=here)
 
 
+def variables_of(isolation: Isolation | None) -> dict[str, str]:
+    """Return the variables of a process that is not isolated, because the user agreed to that."""
+    is_moved = isolation is not None and isolation.is_open and bool(isolation.home)
+    return {"HOME": isolation.home} if isolation is not None and is_moved else {}
+
+
 @functools.cache
 def why_not_isolated() -> str:
     """Return why this machine cannot isolate a program; empty where it can."""

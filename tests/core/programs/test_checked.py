@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reduce import assertions
+from reprokit.core.reduce import assertions, loud_failures
 from reprokit.core.shared.result_comparison import Difference
 
 OUTPUT = Difference(0, "output", "values", "compiled")
@@ -123,6 +123,11 @@ def right(f: Any, args: Any) -> Any:
             lambda f, args: f(*args) * 2,
         ),
         (
+            OF_GLOBAL_MODULE.replace("net", "model"),
+            Difference(0, "gradient of model.weight", "values", "compiled"),
+            lambda f, args: f(*args) * 2,
+        ),
+        (
             OF_MODULE.replace("for _ in range(2):\n    net.zero_grad()\n    ", ""),
             Difference(0, "gradient of model.0.weight", "values", "compiled"),
             lambda f, args: f(*args) * 2,
@@ -163,6 +168,12 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
             Difference(0, "gradient of model.weight", "values", "compiled"),
         ),
         (
+            "import torch\nnet = torch.nn.BatchNorm1d(3)\ndef f(x):\n    return net(x)\n"
+            "x = torch.randn(4, 3)\ntorch.compile(net)(x)\nf(x)\n",
+            Difference(0, "buffer model.running_mean", "values", "compiled"),
+        ),
+        (CHAINED, Difference(0, "gradient of net.weight", "values", "compiled")),
+        (
             OF_MODULE + "fast(x)",
             Difference(0, "gradient of model.weight", "values", "compiled"),
         ),
@@ -194,21 +205,21 @@ def test_random_programs_draw_the_numbers_of_eager() -> None:
 
 def test_silent_failures_become_errors() -> None:
     """A graph break, the recompile limit and too many recompiles become errors."""
-    assert "torch.compile(f, fullgraph=True)(x)" in assertions.fail_loudly(PLAIN, "graph-break")
-    unbroken = assertions.assert_unbroken(PLAIN)
+    assert "torch.compile(f, fullgraph=True)(x)" in loud_failures.fail_loudly(PLAIN, "graph-break")
+    unbroken = loud_failures.assert_unbroken(PLAIN)
     assert (
         "assert not any(" in unbroken
         and "'a graph breaks'" in unbroken
-        and assertions.assert_unbroken(unbroken) == unbroken
+        and loud_failures.assert_unbroken(unbroken) == unbroken
     )
-    limited = assertions.fail_loudly(PLAIN, "recompile-limit")
+    limited = loud_failures.fail_loudly(PLAIN, "recompile-limit")
     assert (
         limited.index("import torch._dynamo")
         < limited.index("fail_on_recompile_limit_hit = True")
         < limited.index("def f")
     )
-    counted = assertions.fail_loudly(PLAIN, "recompile-storm")
+    counted = loud_failures.fail_loudly(PLAIN, "recompile-storm")
     assert (
         "['unique_graphs'] < 6, 'compiled again and again'" in counted
-        and assertions.fail_loudly(counted, "recompile-storm") == counted
+        and loud_failures.fail_loudly(counted, "recompile-storm") == counted
     )

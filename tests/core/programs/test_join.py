@@ -204,6 +204,43 @@ def test_a_file_with_a_computed_name_is_looked_up(loads: str) -> None:
     assert "1 / 0" not in joined and "exec_module" not in joined and "import_module" not in joined
 
 
+def test_a_file_that_is_looked_up_may_look_up_others() -> None:
+    """A model of a computed name has a layer of a computed name."""
+    files = {
+        "models.a": "import importlib\nk = 'b'\nL = importlib.import_module(f'layers.l_{k}').L\n",
+        "layers.l_b": "L = 4\n",
+    }
+    text = "import importlib\nn = 'a'\nprint(importlib.import_module(f'models.{n}').L)\n"
+    joined = join_modules(text, find_in(files), every=lambda: list(files))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(joined, {"__name__": "__main__"})
+    assert out.getvalue() == "4\n"
+
+
+def test_files_that_are_loaded_for_what_they_register_are_joined() -> None:
+    """Their names are those of a folder, and nothing uses the modules."""
+    files = {
+        "nets": "import importlib, os\nfrom .registry import ALL\nfor name in ['net_a']:\n"
+        "    importlib.import_module(f'nets.net_{name[4:]}')\n",
+        "nets.registry": "ALL = {}\n",
+        "nets.net_a": "from .registry import ALL\nALL['a'] = 7\n",
+    }
+    text = "from nets import ALL\nprint(ALL['a'])\n"
+    joined = join_modules(text, find_in(files), every=lambda: list(files))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(joined, {"__name__": "__main__"})
+    assert out.getvalue() == "7\n"
+
+
+def test_files_of_one_name_are_not_told_apart() -> None:
+    """The path of one of them would give the other one."""
+    files = {"p.a.config": "V = 1\n", "p.b.config": "V = 2\n"}
+    text = "import runpy\nn = input()\nprint(runpy.run_path(f'p/{n}/config.py')['V'])\n"
+    assert join_modules(text, find_in(files), every=lambda: list(files)) == text
+
+
 @pytest.mark.parametrize(
     "loads",
     [

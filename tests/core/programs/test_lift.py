@@ -4,6 +4,8 @@ text.
 
 from __future__ import annotations
 
+import pytest
+
 from reprokit.core.reduce.passes import inline_classes, straight_line
 
 NESTED = """
@@ -142,6 +144,39 @@ def test_a_function_that_one_function_calls_is_inlined_into_it() -> None:
     )
     text = inline_classes.inline_functions(clash, lambda new: True)
     assert "    n = 2\n    y_2 = x + n\n    x = y_2\n    y = 3\n    return x + y\n" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "def step():\n    global n\n    n += 1\ndef repro(a):\n    step()\n    return a\nf(repro)\n",
+            "\ndef repro(a):\n    global n\n    n += 1\n    return a\nf(repro)\n",
+        ),
+        ("def a(x):\n    return x + 1\nprint(a(a(1)))\n", "print(1 + 1 + 1)\n"),
+        (
+            "def f():\n    global a\nfor i in range(3):\n    f()\n",
+            "for i in range(3):\n    pass\n",
+        ),
+    ],
+)
+def test_more_calls_are_inlined(before: str, after: str) -> None:
+    """A function that assigns globals, nested calls, and one that does nothing."""
+    text = inline_classes.inline_functions(before, lambda new: True)
+    text = straight_line.straighten_program(text, lambda new: True)
+    assert text.strip() == after.strip()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def main():\n    n = 0\n\n    def step():\n        nonlocal n\n        n += 1\n    step()\nmain()\n",
+        "def make():\n    b = 1\n    return b\nx = y = make()\nprint(x, y)\n",
+    ],
+)
+def test_what_has_no_place_in_a_module_is_not_inlined(program: str) -> None:
+    """A ``nonlocal`` variable, and a value of two variables."""
+    assert straight_line.straighten_program(program, lambda new: True).strip() == program.strip()
 
 
 def test_a_function_that_is_called_once_is_inlined() -> None:

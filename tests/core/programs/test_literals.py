@@ -60,6 +60,9 @@ def test_a_value_that_is_written_is_computed(program: str, expected: str) -> Non
         "for v in (1, 2, 3, 4, 5):\n    print(v)",
         "print([*[1], 2][0])",
         "print('a' < len)",
+        "print(next(iter(input())).strip())",
+        "print(next(iter([]) or 3))",
+        "print(getattr(3, 'class'), getattr(3, 'real', None))",
         "print({**{'a': 1}, 'b': 2}['a'])",
     ],
 )
@@ -115,6 +118,32 @@ def test_other_context_managers_stay(old: str, new: str) -> None:
         "    finally:\n        print('end')\n",
         "" if "for" in new else "    finally:\n        print('end')\n",
     )
+    assert context_managers.inline_contexts(program, lambda text: True) == program
+
+
+RECURSIVE = """
+from contextlib import contextmanager
+
+@contextmanager
+def nested(n):
+    if n > 0:
+        with nested(n - 1):
+            print(n)
+    yield n
+
+with nested(3):
+    print('in')
+"""
+
+
+def test_a_recursive_context_manager_stays() -> None:
+    """Each step would make the program longer."""
+    assert context_managers.inline_contexts(RECURSIVE, lambda text: True) == RECURSIVE
+
+
+def test_a_context_manager_with_other_parameters_stays() -> None:
+    """Positional parameters are not followed."""
+    program = MANAGER.replace("def group(name, size=2):", "def group(name, size=2, /):")
     assert context_managers.inline_contexts(program, lambda text: True) == program
 
 

@@ -131,6 +131,13 @@ def test_the_program_without_the_class_prints_the_same(program: str) -> None:
     assert printed(straight_line.straighten_program(reduced, test)) == expected
 
 
+def test_a_free_name_is_found_for_each_attribute() -> None:
+    """Both usual names are taken."""
+    program = "x, a_x = 0, 1\nclass A:\n    x = 2\n    def f(self):\n        return self.x\nprint(A().f())\n"
+    reduced = objects.dissolve_objects(program, lambda text: printed(text) == "2\n")
+    assert "class" not in reduced and "a_x_2 = 2" in reduced
+
+
 def test_functions_of_an_object_can_be_inlined() -> None:
     """A straight line is left of an object whose methods are called once, also in a loop."""
     program = TRAINER.replace("train(trainer)\n", "for number in range(2):\n    train(trainer)\n")

@@ -51,3 +51,16 @@ def test_globals_that_a_function_does_not_assign_are_left_out() -> None:
     text = "def f():\n    global a, b\n    a = 1\ndef g():\n    global c\n    print(c)\nf()\n"
     laid = readable.lay_out(text, "exception: aot | KeyError", "exception")
     assert "    global a\n    a = 1\n" in laid and "global c" not in laid
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n        import numpy as np\n    except ImportError:\n        pass",
+        "if True:\n\n        def np():\n            pass",
+    ],
+)
+def test_globals_that_other_statements_assign_stay(body: str) -> None:
+    """An import and a definition assign names too."""
+    text = f"def f():\n    global np\n    {body}\nf()\n"
+    assert "global np" in readable.lay_out(text, "exception: aot | KeyError", "exception")

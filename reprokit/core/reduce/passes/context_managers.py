@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from reprokit.core.reduce.ast_edits import (
     Test,
+    call_arguments,
     copy_tree,
     keep_proposals,
     reads_name,
@@ -37,17 +38,11 @@ def _without_context(tree: ast.Module) -> Iterator[ast.Module]:
         if manager is None or item is None or not isinstance(call, ast.Call):
             continue
         assert isinstance(node, ast.With)
-        parameters = [a.arg for a in manager.args.args]
-        values = dict(zip(parameters, call.args, strict=False))
-        values |= {k.arg: k.value for k in call.keywords if k.arg}
-        defaults = manager.args.defaults
-        values = {
-            **dict(zip(parameters[len(parameters) - len(defaults) :], defaults, strict=True)),
-            **values,
-        }
+        if reads_name(manager, manager.name) or any(node is n for n in ast.walk(manager)):
+            continue  # a recursive manager would grow without end
+        values = call_arguments(manager, call, 0)
         rows = _around(manager.body, item.optional_vars, node.body)
-        is_known = values.keys() == set(parameters) and len(call.args) <= len(parameters)
-        if rows is None or not is_known or any(isinstance(a, ast.Starred) for a in call.args):
+        if rows is None or values is None:
             continue
         changed = copy_tree(tree)
         given = [

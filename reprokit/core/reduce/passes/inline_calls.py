@@ -12,6 +12,7 @@ from reprokit.core.reduce.ast_edits import (
     call_arguments,
     copy_tree,
     keep_proposals,
+    node_at,
     own_nodes,
     reads_name,
     replace_node,
@@ -69,10 +70,14 @@ def _in_functions(tree: ast.Module) -> Iterator[ast.Module]:
             function = _called_here(changed, block[index])
             assert function is not None
             rows = _rows_of(*_renamed(function, block[index], _identifiers(outer)))
-            if rows is not None:
-                block[index : index + 1] = rows
-                changed.body.remove(function)
-                yield changed
+            shared = sorted(_globals(function))
+            if rows is None or _assigned(outer) & set(shared):
+                continue
+            block[index : index + 1] = rows
+            if shared:
+                outer.body.insert(0, ast.Global(shared))
+            changed.body.remove(function)
+            yield changed
 
 
 def _called_here(tree: ast.Module, node: ast.stmt) -> ast.FunctionDef | None:
@@ -82,6 +87,8 @@ def _called_here(tree: ast.Module, node: ast.stmt) -> ast.FunctionDef | None:
         return None
     name = call.func.id
     named = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    if not named:
+        return None
     uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
     is_only = len(named) == len(uses) == 1 and not named[0].decorator_list
     return named[0] if is_only else None
@@ -102,8 +109,21 @@ def _stored(function: ast.FunctionDef, node: ast.stmt) -> set[str]:
     """Return the local variables that the body of a function would assign in place of a call."""
     inner = [n for row in function.body for n in ast.walk(row)]
     stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    shared = {name for n in inner if isinstance(n, ast.Global) for name in n.names}
-    return (stored | (_arguments(function, node) or {}).keys()) - shared
+    return (stored | (_arguments(function, node) or {}).keys()) - _globals(function)
+
+
+def _globals(function: ast.FunctionDef) -> set[str]:
+    return {name for n in ast.walk(function) if isinstance(n, ast.Global) for name in n.names}
+
+
+def _assigned(function: ast.FunctionDef) -> set[str]:
+    """Return the names that are variables of a function itself."""
+    names = {
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return (names | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}) - _globals(
+        function
+    )
 
 
 def _renamed(
@@ -143,6 +163,8 @@ def _rows_of(function: ast.FunctionDef, node: ast.stmt) -> Block | None:
     is_last = isinstance(last, ast.Return) and last.value is not None and len(returns) == 1
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in own_nodes(rows)):
         return None
+    if any(isinstance(n, ast.Nonlocal) for row in rows for n in ast.walk(row)):
+        return None  # there is no such thing in a module
     if not (is_last or (isinstance(node, ast.Expr) and not returns)):
         return None
     if shared and isinstance(node, ast.Return):
@@ -151,15 +173,17 @@ def _rows_of(function: ast.FunctionDef, node: ast.stmt) -> Block | None:
         ast.Assign(targets=[ast.Name(n, ast.Store())], value=v) for n, v in values.items()
     ]
     if not is_last:
-        return new + rows
+        return new + rows or [ast.Pass()]
     assert isinstance(last, ast.Return) and last.value is not None
     end: ast.stmt = ast.Expr(last.value)
     if isinstance(node, ast.Return):
         end = last
+    elif isinstance(node, ast.Assign) and len(node.targets) > 1:
+        return None
     elif isinstance(node, ast.Assign):
         end = ast.Assign(node.targets, last.value)
         if ast.unparse(end.targets[0]) == ast.unparse(last.value):
-            return new + rows[:-1]
+            return new + rows[:-1] or [ast.Pass()]
     return [*new, *rows[:-1], end]
 
 
@@ -202,7 +226,8 @@ def _as_values(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         result = value.value if isinstance(value, ast.Yield) else value
         changed = copy_tree(tree)
-        for path, node in reversed(list(walk_places(tree))):  # the inner calls first
+        for path, _ in reversed(list(walk_places(tree))):  # the inner calls first
+            node = node_at(changed, path)
             call = _advanced(node) if is_generator else node
             if isinstance(call, ast.Call) and ast.unparse(call.func) == function.name:
                 new = _with_arguments(function, call, result) if result is not None else None

@@ -7,6 +7,7 @@ literals, so are the results.
 from __future__ import annotations
 
 import ast
+import keyword
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,12 +137,15 @@ class _Folder(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             return _got(node.func.value, node) or node
-        if ast.unparse(node).startswith("next(iter(") and len(node.args) == 1:
-            items = _items(node.args[0].args[0])  # type: ignore[attr-defined]
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if called == "next" and len(node.args) == 1 and isinstance(node.args[0], ast.Call):
+            inner = node.args[0]
+            is_iter = isinstance(inner.func, ast.Name) and inner.func.id == "iter"
+            items = _items(inner.args[0]) if is_iter and len(inner.args) == 1 else None
             return copy_tree(items[0]) if items else node
-        if isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
+        if called == "getattr" and len(node.args) == 2:
             name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
-            if isinstance(name, str) and name.isidentifier():
+            if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name):
                 return ast.Attribute(node.args[0], name, ast.Load())
         return node
 

@@ -15,13 +15,13 @@ from reprokit.core.reduce.ast_edits import NO_PROGRAM, Test, copy_tree, own_node
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_SORTED = 100
-"""Names for which the text that each removes is measured first."""
+"""Names for which the lines that each removes are counted first."""
 
 
 def drop_names(text: str, test: Test) -> str:
     """Remove each variable and attribute with all that reads it.
 
-    Those with the most lines come first; in a program with many names, the last ones.
+    Names that remove the most lines come first; in a program with many names, the last ones.
     """
     tree = ast.parse(text)
     keys = list(_names_of(tree))[::-1]

@@ -199,11 +199,14 @@ def _names_of(tree: ast.Module, owner: ast.ClassDef) -> _Names | None:
         special = {"__init__": f"init_{lower}", "__call__": f"call_{lower}"}
         if name.startswith("__") and name not in special:
             return None
-        new = special.get(name, name.strip("_") or name)
-        new = new if new not in taken else f"{lower}_{new}"
-        if name not in names.members and new not in taken:
+        plain = special.get(name, name.strip("_") or name)
+        free = (plain, f"{lower}_{plain}", *(f"{lower}_{plain}_{n}" for n in range(2, 99)))
+        new = next((one for one in free if one not in taken), "")
+        if name not in names.members and new:
             names.members[name] = new
             taken.add(new)
+        elif name not in names.members:
+            return None
     for row in owner.body:
         for decorator in row.decorator_list if isinstance(row, ast.FunctionDef) else []:
             if last_name(decorator) in ("property", "cached_property"):

@@ -176,6 +176,8 @@ def _stars(tree: ast.Module) -> None:
     for place, node in enumerate(tree.body):
         name = target_names(node)
         value = node.value if isinstance(node, ast.Assign) else None
+        if not name or not isinstance(value, ast.Tuple):
+            continue
         uses = reads_name(tree, name)
         calls = [
             n
@@ -186,12 +188,7 @@ def _stars(tree: ast.Module) -> None:
                 for a in n.args
             )
         ]
-        if not (
-            name
-            and isinstance(value, ast.Tuple)
-            and len(uses) == len(calls) == 1
-            and len(calls[0].args) == 1
-        ):
+        if not (len(uses) == len(calls) == 1 and len(calls[0].args) == 1):
             continue
         free = [
             n

@@ -27,8 +27,9 @@ def with_tables(tree: ast.Module, every: Callable[[], Sequence[str]]) -> list[st
 
     ``every`` returns the dotted names of all files of the program.
     """
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    if not any(last_name(call.func) in BY_NAME | BY_FILE and call.args for call in calls):
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
+    loaders = [call for call in calls if last_name(call.func) in BY_NAME | BY_FILE]
+    if all(isinstance(call.args[-1], ast.Constant) for call in loaders):
         return []
     rewriter = _Rewriter(tree, every())
     rewriter.visit(tree)
@@ -56,7 +57,10 @@ class _Rewriter(ast.NodeTransformer):
             return node if found is None else _namespace(found) if name in NAMESPACES else found
         if name in BY_FILE and node.args:
             place = node.args[-1] if name == "spec_from_file_location" else node.args[0]
-            files = {f"{n.rpartition('.')[2]}.py": n for n in self._every}
+            bases = [f"{n.rpartition('.')[2]}.py" for n in self._every]
+            pairs = zip(bases, self._every, strict=True)
+            # two files with one name cannot be told apart
+            files = {base: n for base, n in pairs if bases.count(base) == 1}
             found = self._table(place, files, is_path=True)
             if found is not None:
                 self._has_specification |= name == "spec_from_file_location"
@@ -67,6 +71,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         self.generic_visit(node)
+        if isinstance(node.value, ast.Subscript) and isinstance(node.value.value, ast.Dict):
+            return ast.Pass()  # it was imported for what it registers
         is_run = isinstance(node.value, ast.Call) and last_name(node.value.func) == "exec_module"
         return ast.Pass() if is_run and self._has_specification else node
 
@@ -74,7 +80,7 @@ class _Rewriter(ast.NodeTransformer):
         self, written: ast.expr, files: dict[str, str], is_path: bool = False
     ) -> ast.expr | None:
         """Return the expression that looks up a module; None if too few or too many files fit."""
-        pattern = self._pattern(written)
+        pattern = re.sub(r"(?:\.\*)+", _ANY, self._pattern(written))
         if is_path:
             pattern = pattern.rpartition("/")[2]
         if not pattern.replace(_ANY, "").replace("\\", ""):

@@ -13,9 +13,9 @@ ONLY_RANK = {
     "WORLD_SIZE": "1",
     "LOCAL_WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "29500",
+    "MASTER_PORT": "0",
 }
-"""The variables of ``torchrun --nproc-per-node 1``."""
+"""The variables of ``torchrun --nproc-per-node 1``; port 0 is any free port."""
 COMPILERS = frozenset({"torch", "triton"})
 """Packages that are never one of the program's own files."""
 

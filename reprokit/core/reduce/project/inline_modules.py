@@ -55,8 +55,15 @@ def _joined(text: str, joiner: _Joiner, module: str) -> str:
     tree = joiner.parse(text)
     words = tree.body[:1] if ast.get_docstring(tree) is not None else []
     body = joiner.rewrite_module(tree, module)[len(words) :]
-    for name in joiner.needed:
-        joiner.add_module(name)
+    place = len(joiner.body)
+    while rest := [name for name in joiner.needed if name not in joiner.exported]:
+        before = len(joiner.body)
+        for name in rest:
+            if not joiner.add_module(name):
+                raise Unjoinable(f"{name} is no file of the program")
+        # a file that is looked up may look up others, which come before it
+        new, joiner.body[before:] = joiner.body[before:], []
+        joiner.body[place:place] = new
     if not joiner.exported:
         return text
     head = [n for n in (*joiner.body, *body) if _is_future(n)]

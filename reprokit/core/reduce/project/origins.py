@@ -39,6 +39,10 @@ OUTSIDE, INSIDE, LOOKUP = "outside", "inside", "lookup"
 """An expression that is computed from outside, one inside a class or a compiled function, and one
 that looks something up, such as a class in a registry.
 """
+_NO_VALUES = frozenset(
+    {"annotation", "returns", "optional_vars", "cases", "decorator_list", "bases"}
+)
+"""The fields of nodes in which an expression is not replaced."""
 LOOKUPS = frozenset({"get", "getattr"})
 MIN_BLOCKS = 6
 """With fewer blocks, a program without values from outside is not run for them."""
@@ -236,12 +240,10 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]
         is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             continue
-        is_place = path[-1][0] in ("func", "bases", "decorator_list")
+        if any(field in _NO_VALUES for field, _ in path):
+            continue
+        is_place = path[-1][0] == "func"
         is_place |= isinstance(node, ast.Call) and last_name(node.func) in compiled | OF_TENSORS
-        is_place |= any(
-            field in ("annotation", "returns", "optional_vars", "cases", "decorator_list")
-            for field, _ in path
-        )
         if not is_place and _is_from_outside(node, names):
             yield path, INSIDE if is_inside else OUTSIDE
         elif isinstance(node, ast.Subscript) or (

@@ -86,8 +86,14 @@ class _Plain(ast.NodeTransformer):
         self._parameters: list[str] = []
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        texts = [BASES.get(last_name(base), ast.unparse(base)) for base in node.bases]
-        node.bases = [ast.parse(text, mode="eval").body for text in texts if text]
+        bases: list[ast.expr] = []
+        for base in node.bases:
+            text = BASES.get(last_name(base))
+            if text is None:
+                bases.append(base)
+            elif text:
+                bases.append(ast.parse(text, mode="eval").body)
+        node.bases = bases
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

@@ -133,16 +133,14 @@ class _Plain:
             environ.update(
                 REPROKIT_RUN_DIR=str(run_path), PYTHONPATH=path, **launch.simulation_variables(gpu)
             )
+        isolation = isolated_runs.alone(runs.isolation, file.parent)
+        environ |= isolated_runs.variables_of(isolation)
         words = ["-c", eager_program(files.read_text(file))] if is_eager else []
         self._guardian = guardian_client.watch_run_id(self._run_id, (self._cache,))
         self._began = time.monotonic()
         with self._stderr.open("wb") as stderr:
             self._child = subprocess.Popen(
-                isolated_runs.isolated_command(
-                    [python, *words, str(file)],
-                    isolated_runs.alone(runs.isolation, file.parent),
-                    folder,
-                ),
+                isolated_runs.isolated_command([python, *words, str(file)], isolation, folder),
                 env=environ,
                 cwd=file.parent,
                 stdin=subprocess.DEVNULL,

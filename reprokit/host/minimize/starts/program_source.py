@@ -30,8 +30,8 @@ from reprokit.host.request.run_request import Request, has_simulated_ranks
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 
-MAX_LISTED_FILES = 1_000
-"""The most files of a program among which one with a computed name is looked for."""
+MAX_LISTED_FOLDERS = 200
+"""The most folders of a program in which a file with a computed name is looked for."""
 MAX_SOURCE_LINES = 400
 """A longer source is not used where there is a recorded graph."""
 GRAPH = "the graph that was compiled last, with inputs made anew from their metadata"
@@ -193,11 +193,14 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
         return None
 
     def every_module() -> list[str]:
-        found = itertools.islice(folder.rglob("*.py"), MAX_LISTED_FILES)
-        places = (file.relative_to(folder) for file in found if "site-packages" not in file.parts)
-        return sorted(
-            ".".join(place.with_suffix("").parts) for place in places if place.name != "__init__.py"
-        )
+        found: list[str] = []
+        for place, folders, names in itertools.islice(os.walk(folder), MAX_LISTED_FOLDERS):
+            is_own = "pyvenv.cfg" not in names and "site-packages" not in Path(place).parts
+            folders[:] = sorted(n for n in folders if is_own and not n.startswith((".", "__")))
+            parts = Path(place).relative_to(folder).parts
+            own = (n for n in names if is_own and n.endswith(".py") and n != "__init__.py")
+            found += (".".join((*parts, name.removesuffix(".py"))) for name in own)
+        return sorted(found)
 
     try:
         return join_modules(files.read_text(path), find_module, module, every_module), ""
