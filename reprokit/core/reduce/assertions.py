@@ -208,21 +208,22 @@ def _rename_hiding(main: list[ast.stmt], defined: set[str]) -> None:
 
 
 def _name_result(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -> None:
-    """Give a name to the result of a call whose method is called at once: ``f(x).backward()``."""
+    """Give a name to the result of a call that is a part of a statement, such as
+    ``f(x).backward()`` and ``loss(f(x), y).backward()``.
+    """
     for index, node in enumerate(rows):
         if isinstance(node, ast.With):
             _name_result(node.body, made, names)
-        inner = _value(node)
-        outer: ast.Attribute | None = None
-        while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            outer = inner.func
-            inner = outer.value
-        if outer is not None and isinstance(node, ast.Expr) and _is_call(inner, made, names):
-            outer.value = ast.Name("out", ast.Load())
-            rows[index : index + 1] = [
-                ast.Assign([ast.Name("out", ast.Store())], inner, lineno=0),
-                node,
-            ]
+        if not isinstance(node, (ast.Expr, ast.Assign)):
+            continue
+        found = [
+            (path, n) for path, n in ast_edits.walk_places(node.value) if _is_call(n, made, names)
+        ]
+        if len(found) == 1:
+            path, call = found[0]
+            ast_edits.replace_node(node.value, path, [ast.Name("out", ast.Load())])
+            assert isinstance(call, ast.expr)
+            rows.insert(index, ast.Assign([ast.Name("out", ast.Store())], call, lineno=0))
             return
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
@@ -17,6 +18,7 @@ from reprokit.host.probe.client import ServerLost
 
 SMALL_ROUND = 150
 """A round of passes with at most this number of candidates is always repeated."""
+MAX_SYSTEM_ERRORS = 3
 ANSWERS_PER_LINE = 100
 """Candidates of a larger round for each line that it is expected to save."""
 
@@ -75,7 +77,7 @@ def _pass_over(
     for name, step in passes:
         oracle.status.trying = name
         try:
-            text, known = oracle.search(functools.partial(_reduce, step, text, edits))
+            text, known = _search(step, text, oracle, edits)
             edits.update(known)
         except (BudgetExhausted, BadInput, ServerLost, OSError):
             raise
@@ -83,6 +85,19 @@ def _pass_over(
             why = f"{name} could not be tried, by a defect of reprokit: {problem!r}"
             note(cuts.cut_head(why, 300))
     return text
+
+
+def _search(
+    step: Callable[[str, ast_edits.Test], str], text: str, oracle: Oracle, edits: EditMemory
+) -> tuple[str, EditMemory]:
+    """Apply one pass, again after a SystemError: Python 3.11 counts the depth of a syntax tree for
+    all threads that parse at once, so that one of them may fail.
+    """
+    search = functools.partial(_reduce, step, text, edits)
+    for _ in range(MAX_SYSTEM_ERRORS):
+        with contextlib.suppress(SystemError):
+            return oracle.search(search)
+    return oracle.search(search)
 
 
 def _reduce(

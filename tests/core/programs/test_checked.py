@@ -49,6 +49,11 @@ CHAINED = (
     "import torch\ndef f(x):\n    return x * 2\nx = torch.ones(3, requires_grad=True)\n"
     "torch.compile(f)(x).sum().backward()\n"
 )
+IN_LOSS = (
+    "import torch\nimport torch.nn.functional as F\ndef f(x):\n    return x * 2\n"
+    "x = torch.ones(2, 3, requires_grad=True)\n"
+    "F.cross_entropy(torch.compile(f)(x).view(2, 3), torch.zeros(2, dtype=torch.int64)).backward()\n"
+)
 OF_GLOBAL_MODULE = (
     "import torch\nnet = torch.nn.Linear(3, 2)\ndef f(x):\n    return net(x)\nx = torch.ones(3)\n"
     "torch.compile(f)(x).sum().backward()\n"
@@ -116,6 +121,7 @@ def right(f: Any, args: Any) -> Any:
         (PRECOMPILED, OUTPUT, lambda f, args: f(*args) + 1),
         (WRITES, ARGUMENT, lambda f, args: f(*args) + args[0].add_(1).sum() * 0),
         (BACKWARD, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
+        (IN_LOSS, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
         (CHAINED, GRADIENT, lambda f, args: f(*args) * 2 - f(*args).detach()),
         (
             OF_GLOBAL_MODULE,
@@ -139,6 +145,7 @@ def right(f: Any, args: Any) -> Any:
             lambda f, args: f(f(*args)),
         ),
         (NAMED + "g(x)\n", OUTPUT, lambda f, args: f(*args) + 1),
+        (NAMED + "print(g(x))\n", OUTPUT, lambda f, args: f(*args) + 1),
         (
             LOOP,
             Difference(1, "output", "values", "compiled"),
@@ -177,7 +184,6 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
             OF_MODULE + "fast(x)",
             Difference(0, "gradient of model.weight", "values", "compiled"),
         ),
-        (NAMED + "print(g(x))\n", OUTPUT),
         (NAMED + "g(x)\n", ARGUMENT),
         (EXPORTED, ARGUMENT),
         (PRECOMPILED, ARGUMENT),

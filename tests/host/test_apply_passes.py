@@ -1,0 +1,40 @@
+"""A pass that raises leaves the program as it was, and the user reads why."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from reprokit.core.judge import same_failure
+from reprokit.core.reduce.ast_edits import Test
+from reprokit.host.minimize import apply_passes
+from tests.support.candidates import ScriptedOracle
+
+PROGRAM = "import torch\nx = 1\ntorch.compile(torch.relu)(torch.ones(2))\n"
+SHORTER = PROGRAM.replace("x = 1\n", "")
+
+
+@pytest.mark.parametrize(("times", "is_done"), [(0, True), (2, True), (9, False)])
+def test_a_pass_that_python_cannot_run_is_repeated(
+    times: int, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that parse at once disturb each other; a defect that stays is named."""
+    left = [times]
+
+    def step(text: str, test: Test) -> str:
+        if left[0]:
+            left[0] -= 1
+            raise SystemError("AST constructor recursion depth mismatch")
+        return SHORTER if test(SHORTER) else text
+
+    for table in ("PASSES", "PART_PASSES", "NUMBER_PASSES"):
+        monkeypatch.setattr(apply_passes, table, ())
+    monkeypatch.setattr(apply_passes, "LAST_PASSES", (("a pass", step),))
+    notes: list[str] = []
+    oracle = ScriptedOracle(tmp_path, lambda text: same_failure.SAME)
+    with contextlib.closing(oracle):
+        text = apply_passes.apply_passes(PROGRAM, oracle, notes.append)
+    assert (text == SHORTER) == is_done
+    assert bool(notes) != is_done
