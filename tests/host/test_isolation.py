@@ -316,3 +316,24 @@ def test_a_machine_that_cannot_isolate_says_why(tmp_path: Path) -> None:
 def test_this_machine_can_isolate() -> None:
     """The tests of isolated programs would prove nothing otherwise."""
     assert isolated_runs.why_not_isolated() == ""
+
+
+def test_a_program_that_the_user_agreed_to_is_not_isolated(tmp_path: Path) -> None:
+    """It runs where an isolated one would run, and with the same HOME."""
+    isolation = Isolation(cwd=str(tmp_path), path="/my/train.py", is_open=True)
+    alone = isolated_runs.alone(isolation, tmp_path)
+    assert isolated_runs.isolated_command(["true"], alone, tmp_path) == ["true"]
+    assert isolated_runs.variables_of(alone) == {"HOME": str(tmp_path)}
+    assert isolated_runs.variables_of(isolation) == {}
+    closed = isolated_runs.alone(Isolation(cwd="/"), tmp_path)
+    assert isolated_runs.variables_of(closed) == isolated_runs.variables_of(None) == {}
+    program = (
+        "import os\nfrom reprokit.agent.serve import isolation\n"
+        "from reprokit.core.shared.contract.probe_messages import Isolation\n"
+        f"isolation.enter_isolation(Isolation(cwd={str(tmp_path)!r}, home='/h', is_open=True))\n"
+        "open('written', 'w').close()\nprint(os.getcwd(), os.environ['HOME'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{tmp_path} /h\n" and (tmp_path / "written").exists()
