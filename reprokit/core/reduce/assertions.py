@@ -48,8 +48,9 @@ def with_check(
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
     defined = [n for n in tree.body if _stays(n)]
     read = set[str]().union(*map(_free, defined))
-    # a name that functions read stays global
-    head = [n for n in tree.body if _stays(n) or _gives(n) & read]
+    # what a later definition may read when it is executed is assigned once, before the runs
+    last = max((i for i, n in enumerate(tree.body) if _is_executed(n)), default=-1)
+    head = [n for i, n in enumerate(tree.body) if _stays(n) or (i < last and _gives(n) & read)]
     main = [n for n in tree.body if n not in head]
     _rename_hiding(main, {getattr(n, "name", "") for n in head})
     owners = _owners(wrong, made, [*head, *main])
@@ -62,6 +63,8 @@ def with_check(
     body[:0] = [f"{name}.zero_grad()" for name in sorted(shared)]
     if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
+    if names := sorted(read & set[str]().union(*map(_gives, main))):
+        body.insert(0, f"global {', '.join(names)}")  # each run makes its own objects
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
     if is_random:
         head = [*ast.parse(_SAME_RANDOM).body, *head]
@@ -272,6 +275,16 @@ def _stays(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         return ast.unparse(node.targets[0]).startswith("torch.")
     return isinstance(node, ast.Expr) and "torch.set_default" in ast.unparse(node)
+
+
+def _is_executed(node: ast.stmt) -> bool:
+    """Return whether a definition calls or reads something when it is executed."""
+    if isinstance(node, ast.FunctionDef):
+        return bool(node.decorator_list or node.args.defaults)
+    return isinstance(node, ast.ClassDef) and (
+        bool(node.decorator_list or node.keywords)
+        or any(not isinstance(row, (ast.FunctionDef, ast.Pass)) for row in node.body)
+    )
 
 
 def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
