@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
@@ -15,6 +14,7 @@ from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.answers.speculation import Answer, has_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.probe.client import ServerLost
+from reprokit.host.system import host_log
 
 SMALL_ROUND = 150
 """A round of passes with at most this number of candidates is always repeated."""
@@ -95,7 +95,7 @@ def _search(
     """
     search = functools.partial(_reduce, step, text, edits)
     for _ in range(MAX_SYSTEM_ERRORS):
-        with contextlib.suppress(SystemError):
+        with host_log.suppress(SystemError):
             return oracle.search(search)
     return oracle.search(search)
 

@@ -29,7 +29,10 @@ def cut_by_run(text: str, oracle: Oracle) -> str:
         if recorded is not None:
             return oracle.search(
                 lambda answer: origins.cut_program(
-                    text, recorded, lambda new: answer(new) == same_failure.SAME
+                    text,
+                    recorded,
+                    lambda new: answer(new) == same_failure.SAME,
+                    oracle.limits.compares,
                 )
             )
     return text

@@ -230,6 +230,23 @@ def test_increasing_numbers_are_tried_where_random_ones_do_not_do() -> None:
     assert "x = torch.arange(8.0)" in origins.cut_program(PROGRAM, for_loop, accept("arange"))
 
 
+@pytest.mark.parametrize("described", [TENSOR, INDICES, {**INDICES, "range": [4, 64]}])
+def test_no_function_draws_numbers_where_results_are_compared(described: dict[str, object]) -> None:
+    """A function may be compiled, and compiled code draws other numbers than eager."""
+    program = (
+        "import torch, data\ndef f(x):\n    return x + data.get()\ntorch.compile(f)(data.get())\n"
+    )
+    recorded = origins.RecordedValues({0: described, 2: described}, {})
+    text = origins.cut_program(program, recorded, lambda text: True, compares=True)
+    function, _, call = text.partition("torch.compile")
+    assert "data.get()" not in text and "rand" in call
+    assert "rand" not in function and ("torch.arange(32.0)" in function) == (
+        "range" not in described
+    )
+    text = origins.cut_program(program, recorded, lambda text: True)
+    assert text.count("rand") == 2
+
+
 def test_integers_are_zero_where_random_ones_do_not_do() -> None:
     """A label that means no class, such as 255, makes the range too large."""
     program = "import torch, data\nx = data.get()\ntorch.compile(torch.sin)(x)\n"

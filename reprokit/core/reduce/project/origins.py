@@ -10,13 +10,15 @@ program that records such values, ``agent/serve/value_recorder.py`` describes th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit.core.reduce.ast_edits import (
     Path,
     Test,
+    is_definition,
     last_name,
     node_at,
     replace_node,
@@ -106,13 +108,14 @@ def reads_from_outside(text: str) -> bool:
     return any(kind != LOOKUP for kind in kinds) or any(True for _ in _loops(tree, names))
 
 
-def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
+def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool = False) -> str:
     """Return the program without blocks that never ran, and with as many of its values from outside
     replaced as ``test`` allows.
 
     The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
     random numbers are tried first, and then fixed ones, where that is different. What is
     inside classes and compiled functions, such as the result of a model of a library, comes last.
+    If ``compares``, results are compared, so no function draws random numbers in their place.
     """
     tree = ast.parse(text)
     chosen = ChosenEdits(tree, test)
@@ -120,7 +123,7 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
         chosen.add_most(blocks.edits_without(tree, recorded.ran))
     tried: list[Edit] = []
     for is_inner, is_fixed in ((False, False), (False, True), (True, False)):
-        edits = _edits_of_values(tree, recorded, is_inner, is_fixed)
+        edits = _edits_of_values(tree, recorded, is_inner, is_fixed, compares)
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
             chosen.add_most(outer)
@@ -129,25 +132,35 @@ def cut_program(text: str, recorded: RecordedValues, test: Test) -> str:
 
 
 def _edits_of_values(
-    tree: ast.Module, recorded: RecordedValues, is_inner: bool, is_fixed: bool
+    tree: ast.Module,
+    recorded: RecordedValues,
+    is_inner: bool,
+    is_fixed: bool,
+    compares: bool,
 ) -> list[Edit]:
     """Return the edits that put constants in place of values from outside: those inside classes and
     compiled functions or the others, and only those with fixed numbers, if that is wanted.
     """
     names = _outside_names(tree)
     edits: list[Edit] = []
+
+    def write(path: Path, described: Mapping[str, Any]) -> ast.expr | None:
+        is_random = not (compares and is_definition(node_at(tree, path[:1])))
+        return value_texts.expression_of(described, is_fixed, is_random)
+
     for number, path in enumerate(_loops(tree, names)):
         if number in recorded.loops and not is_inner:
             count, variables = recorded.loops[number]
             if not is_fixed or any(map(value_texts.can_be_fixed, variables.values())):
-                loop = _plain_loop(node_at(tree, path), count, variables, is_fixed)
+                writes = functools.partial(write, path)
+                loop = _plain_loop(node_at(tree, path), count, variables, writes)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
     for number, (path, kind) in enumerate(_expressions(tree, names)):
         described = recorded.values.get(number) or {}
         if (kind == INSIDE) != is_inner:
             continue
         if not is_fixed or value_texts.can_be_fixed(described):
-            value = value_texts.expression_of(described, is_fixed)
+            value = write(path, described)
             edits += [Edit(path, value)] if value is not None else []
     return edits
 
@@ -243,7 +256,9 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]
         if any(field in _NO_VALUES for field, _ in path):
             continue
         is_place = path[-1][0] == "func"
-        is_place |= isinstance(node, ast.Call) and last_name(node.func) in compiled | OF_TENSORS
+        is_place |= isinstance(node, ast.Call) and (
+            last_name(node.func) in compiled | OF_TENSORS or "torch.compile(" in ast.unparse(node)
+        )
         if not is_place and _is_from_outside(node, names):
             yield path, INSIDE if is_inside else OUTSIDE
         elif isinstance(node, ast.Subscript) or (
@@ -264,7 +279,10 @@ def _walk(tree: ast.Module) -> Iterator[tuple[Path, ast.AST, bool]]:
 
 
 def _plain_loop(
-    loop: ast.For, count: int, variables: Mapping[str, Mapping[str, Any]], is_fixed: bool
+    loop: ast.For,
+    count: int,
+    variables: Mapping[str, Mapping[str, Any]],
+    write: Callable[[Mapping[str, Any]], ast.expr | None],
 ) -> ast.For | None:
     """Return the start of a loop that assigns values like the recorded ones."""
     if not 0 < count <= MAX_REPEATS:
@@ -277,7 +295,7 @@ def _plain_loop(
             target = name
         elif described.get("is_index"):
             rows.append(ast.Assign([ast.Name(name, ast.Store())], ast.Name(target, ast.Load())))
-        elif (value := value_texts.expression_of(described, is_fixed)) is not None:
+        elif (value := write(described)) is not None:
             rows.append(ast.Assign([ast.Name(name, ast.Store())], value))
         else:
             return None

@@ -9,15 +9,18 @@ from typing import Any
 from reprokit.core.reduce.ast_edits import NO_PROGRAM
 
 
-def expression_of(described: Mapping[str, Any], is_fixed: bool = False) -> ast.expr | None:
+def expression_of(
+    described: Mapping[str, Any], is_fixed: bool = False, is_random: bool = True
+) -> ast.expr | None:
     """Return an expression for a value like the recorded one; None if it cannot be written.
 
     The elements of a tensor are random. With ``is_fixed``, those of a floating-point tensor without
     negative elements are 0, 1, 2 and so on, which is also valid for sorted data, such as corners of
     boxes. Those of an integer tensor are 0, if it may have a zero: some labels are no classes.
+    Without ``is_random``, no element is random: compiled code draws other numbers than eager.
     """
     try:
-        text = _text_of(described, is_fixed)
+        text = _text_of(described, is_fixed or not is_random, is_random)
         return ast.parse(text, mode="eval").body if text else None
     except NO_PROGRAM:  # the file may be cut
         return None
@@ -36,11 +39,11 @@ def _is_label(described: Mapping[str, Any]) -> bool:
     return bool(low <= 0 < high)
 
 
-def _text_of(described: Mapping[str, Any], is_fixed: bool) -> str:
+def _text_of(described: Mapping[str, Any], is_fixed: bool, is_random: bool) -> str:
     if "literal" in described or "name" in described:
         return str(described.get("literal", described.get("name")))
     if "parts" in described:
-        parts = [_text_of(part, is_fixed) for part in described["parts"]]
+        parts = [_text_of(part, is_fixed, is_random) for part in described["parts"]]
         if not all(parts):
             return ""
         if described["kind"] == "dict":
@@ -50,14 +53,16 @@ def _text_of(described: Mapping[str, Any], is_fixed: bool) -> str:
         return {"tuple": f"({written},)", "list": f"[{written}]"}.get(
             described["kind"], f"{{{written}}}"
         )
-    return _tensor_text(described, is_fixed) if "shape" in described else ""
+    return _tensor_text(described, is_fixed, is_random) if "shape" in described else ""
 
 
-def _tensor_text(described: Mapping[str, Any], is_fixed: bool) -> str:
+def _tensor_text(described: Mapping[str, Any], is_fixed: bool, is_random: bool) -> str:
     sizes, dtype = list(described["shape"]), str(described["dtype"])
     shape = ", ".join(map(str, sizes)) or "()"
     of_type = "" if dtype == "torch.float32" else f", dtype={dtype}"
-    if is_fixed and described.get("is_nonnegative"):
+    if described.get("is_float") and (
+        not is_random or (is_fixed and described.get("is_nonnegative"))
+    ):
         count = 1
         for size in sizes:
             count *= size
@@ -73,6 +78,7 @@ def _tensor_text(described: Mapping[str, Any], is_fixed: bool) -> str:
         shape = "".join(f"{size}, " for size in sizes)
         low, high = described["range"]
         text = f"torch.randint({low}, {high + 1}, ({shape}), dtype={dtype})"
+        text = text if is_random else f"torch.full(({shape}), {low}, dtype={dtype})"
     if described.get("device", "cpu") != "cpu":
         text += f".to({str(described['device'])!r})"
     if described.get("requires_grad"):
