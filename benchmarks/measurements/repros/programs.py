@@ -81,7 +81,7 @@ def measure_program(name: str, case: ProgramCase, folder: Path) -> Row:
     repro = done.answer.get("repro")
     if not repro:
         missing = "; ".join(one["why"] for one in done.answer.get("missing", []))
-        return {**row, "why": (done.last_error or missing)[:300]}
+        return {**row, "why": (missing or done.last_error)[:300]}
     text = Path(repro).read_text()
     alone = folder / "alone"
     alone.mkdir()
