@@ -20,7 +20,7 @@ SHORTER = PROGRAM.replace("x = 1\n", "")
 def test_a_pass_that_python_cannot_run_is_repeated(
     times: int, is_done: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads that parse at once disturb each other; a defect that stays is named."""
+    """Python 3.11 raises such an error now and then; one that stays is named."""
     left = [times]
 
     def step(text: str, test: Test) -> str:

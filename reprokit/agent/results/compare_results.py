@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 
 from ...core.shared.contract import result_events
-from ...core.shared.result_comparison import ROLES
+from ...core.shared.result_comparison import OF_STATE, ROLES
 from ..record import journal, process_start
 
 MAX_JOURNALED = 20
@@ -51,8 +51,6 @@ TOLERANCE = {
 Side: TypeAlias = Literal["compiled", "eager", "unknown", "unclear"]
 _SIDES: tuple[Side, ...] = ("compiled", "unknown", "unclear", "eager")
 """The most important first."""
-STATE = "gradient of ", "buffer "
-"""How the names of leaves begin that are no results of the call itself."""
 LeafKey: TypeAlias = tuple[int, str]
 """The number of a call, and the name of a leaf."""
 
@@ -204,7 +202,7 @@ def _calls_of_both(rows: ResultRows, others: ResultRows, has_raised: bool) -> Re
         key: row
         for key, row in rows.items()
         if 0 <= key[0] < last
-        or (key[0] == last and (key in others or not key[1].startswith(STATE)))
+        or (key[0] == last and (key in others or not key[1].startswith(OF_STATE)))
     }
 
 

@@ -7,14 +7,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from reprokit.core.reduce import ast_edits
-from reprokit.core.shared.result_comparison import Difference
+from reprokit.core.shared.result_comparison import OF_STATE, Difference
 
 _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
 _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 """Parts of a program that may draw random numbers, such as layers with weights."""
 SEED = 0
-_STATE = "gradient of ", "buffer "
 _OF_MODULE = re.compile(r"(gradient of|buffer) (\w+)\.(.+)")
 _OF_ARGUMENT = re.compile(r"gradient of argument\[(\d+)\](?: #\d+)?$")
 _ALL = "results"
@@ -164,7 +163,7 @@ def _with_return(
     }
     _name_result(main, made, names)
     count = sum(_is_call(n, made, names) for row in main for n in ast.walk(row))
-    is_later = wrong[0].call > 0 and not wrong[0].name.startswith(_STATE)
+    is_later = wrong[0].call > 0 and not wrong[0].name.startswith(OF_STATE)
     if count != 1 or is_later or not (call := _called(main, made, names)):
         is_free = not any(
             isinstance(n, ast.Name) and n.id == _ALL for row in main for n in ast.walk(row)

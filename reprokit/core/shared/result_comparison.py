@@ -24,6 +24,10 @@ SEED = 20
 """The random seed of each run of a comparison, if the program sets none."""
 
 
+OF_STATE = "gradient of ", "buffer "
+"""How the names of leaves begin that are no results of the call itself."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """One leaf of the results that differs between eager and compiled."""

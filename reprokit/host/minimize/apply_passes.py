@@ -90,8 +90,8 @@ def _pass_over(
 def _search(
     step: Callable[[str, ast_edits.Test], str], text: str, oracle: Oracle, edits: EditMemory
 ) -> tuple[str, EditMemory]:
-    """Apply one pass, again after a SystemError: Python 3.11 counts the depth of a syntax tree for
-    all threads that parse at once, so that one of them may fail.
+    """Apply one pass, again after a SystemError: Python 3.11 sometimes raises one about the depth
+    of a syntax tree that is not deep (python/cpython#106905).
     """
     search = functools.partial(_reduce, step, text, edits)
     for _ in range(MAX_SYSTEM_ERRORS):

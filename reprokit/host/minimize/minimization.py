@@ -196,7 +196,8 @@ def _until_proved(
             if result.proof.answer == same_failure.SAME or confirm.is_elsewhere:
                 break
         assert result.proof is not None
-        if case.passes_in_eager and result.proof.eager not in ("", "passes"):
+        fails_in_eager = result.proof.eager not in ("", "passes")
+        if case.passes_in_eager and fails_in_eager:
             # its readers would see a different error first
             result.proof = dataclasses.replace(
                 result.proof,
@@ -223,7 +224,6 @@ def _until_proved(
             break
         if is_same and kind_named(case.verdict.kind).is_silent and not result.proof.hits:
             break  # the program has no check of its own, and more runs do not add one
-        fails_in_eager = result.proof.eager not in ("", "passes")
         if not is_same and (oracle.is_cold or result.proof.needs or fails_in_eager):
             break
         oracle.limits, oracle.ways.candidates = usual, way

@@ -54,8 +54,9 @@ def alone(isolation: Isolation | None, folder: Path) -> Isolation | None:
 
 def variables_of(isolation: Isolation | None) -> dict[str, str]:
     """Return the variables of a process that is not isolated, because the user agreed to that."""
-    is_moved = isolation is not None and isolation.is_open and bool(isolation.home)
-    return {"HOME": isolation.home} if isolation is not None and is_moved else {}
+    if isolation is None or not isolation.is_open or not isolation.home:
+        return {}
+    return {"HOME": isolation.home}
 
 
 @functools.cache

@@ -234,7 +234,7 @@ def test_files_that_are_loaded_for_what_they_register_are_joined() -> None:
     assert out.getvalue() == "7\n"
 
 
-def test_files_of_one_name_are_not_told_apart() -> None:
+def test_files_with_the_same_name_stay_loaded() -> None:
     """The path of one of them would give the other one."""
     files = {"p.a.config": "V = 1\n", "p.b.config": "V = 2\n"}
     text = "import runpy\nn = input()\nprint(runpy.run_path(f'p/{n}/config.py')['V'])\n"

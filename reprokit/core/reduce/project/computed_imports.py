@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reprokit.core.reduce.ast_edits import last_name
-from reprokit.core.reduce.project.dynamic_imports import BY_NAME, LOADED, NAMESPACES
+from reprokit.core.reduce.project.dynamic_imports import BY_NAME, NAMESPACES, loaded_name
 
 MAX_MATCHES = 12
 """With more files that fit, the calls stay as they are."""
@@ -59,7 +59,7 @@ class _Rewriter(ast.NodeTransformer):
             place = node.args[-1] if name == "spec_from_file_location" else node.args[0]
             bases = [f"{n.rpartition('.')[2]}.py" for n in self._every]
             pairs = zip(bases, self._every, strict=True)
-            # two files with one name cannot be told apart
+            # a table has the names of files without their folders
             files = {base: n for base, n in pairs if bases.count(base) == 1}
             found = self._table(place, files, is_path=True)
             if found is not None:
@@ -91,7 +91,7 @@ class _Rewriter(ast.NodeTransformer):
         self.needed |= set(fits.values())
         table = ast.Dict(
             [ast.Constant(key) for key in fits],
-            [ast.Name(LOADED + n.replace(".", "_"), ast.Load()) for n in fits.values()],
+            [ast.Name(loaded_name(n), ast.Load()) for n in fits.values()],
         )
         key = f"str({ast.unparse(written)}).rpartition('/')[2]" if is_path else ast.unparse(written)
         return ast.Subscript(table, ast.parse(key, mode="eval").body, ast.Load())
@@ -130,7 +130,7 @@ class Namespaces(ast.NodeTransformer):
 
     def __init__(self, members: dict[str, dict[str, str]]) -> None:
         """``members`` has for each module its names and their names in the program."""
-        self._members = {LOADED + n.replace(".", "_"): names for n, names in members.items()}
+        self._members = {loaded_name(n): names for n, names in members.items()}
         self.count = 0
 
     def visit_Name(self, node: ast.Name) -> ast.AST:

@@ -24,6 +24,11 @@ NAMESPACES = frozenset({"run_path", "run_module"})
 READS = frozenset({"open", "read", "read_text", "compile"})
 
 
+def loaded_name(module: str) -> str:
+    """Return the name by which a program imports one of its files."""
+    return LOADED + module.replace(".", "_")
+
+
 def with_plain_imports(tree: ast.Module, has_module: HasModule) -> ast.Module:
     """Return a program with imports in place of calls that load its own files."""
     if not any(isinstance(n, ast.Call) and last_name(n.func) in _LOADERS for n in ast.walk(tree)):
@@ -127,7 +132,7 @@ class _Rewriter(ast.NodeTransformer):
         return bool(words) and ast.unparse(words[0]) in self._loaded
 
     def _import(self, module: str) -> ast.Name:
-        name = LOADED + module.replace(".", "_")
+        name = loaded_name(module)
         self._loaded[name], self._modules[name] = name, module
         self._new.append(ast.Import([ast.alias(module, name)]))
         return ast.Name(name, ast.Load())

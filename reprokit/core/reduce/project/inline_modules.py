@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from reprokit.core.reduce.ast_edits import is_main
 from reprokit.core.reduce.project.computed_imports import Namespaces, with_tables
-from reprokit.core.reduce.project.dynamic_imports import LOADED, with_plain_imports
+from reprokit.core.reduce.project.dynamic_imports import LOADED, loaded_name, with_plain_imports
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class _Placed(ast.NodeTransformer):
 
 def _module_name(module: str) -> ast.Name:
     """Return the name of a module that is used as an object."""
-    return ast.Name(LOADED + module.replace(".", "_"), ast.Load())
+    return ast.Name(loaded_name(module), ast.Load())
 
 
 def _bound_names(tree: ast.AST) -> set[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,8 +122,12 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
     if recorded.ran:
         chosen.add_most(blocks.edits_without(tree, recorded.ran))
     tried: list[Edit] = []
+    names = _outside_names(tree)
+    loops, expressions = list(_loops(tree, names)), list(_expressions(tree, names))
     for is_inner, is_fixed in ((False, False), (False, True), (True, False)):
-        edits = _edits_of_values(tree, recorded, is_inner, is_fixed, compares)
+        edits = _edits_of_values(
+            tree, recorded, [] if is_inner else loops, expressions, is_inner, is_fixed, compares
+        )
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
             chosen.add_most(outer)
@@ -134,6 +138,8 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
 def _edits_of_values(
     tree: ast.Module,
     recorded: RecordedValues,
+    loops: Sequence[Path],
+    expressions: Sequence[tuple[Path, str]],
     is_inner: bool,
     is_fixed: bool,
     compares: bool,
@@ -141,21 +147,20 @@ def _edits_of_values(
     """Return the edits that put constants in place of values from outside: those inside classes and
     compiled functions or the others, and only those with fixed numbers, if that is wanted.
     """
-    names = _outside_names(tree)
     edits: list[Edit] = []
 
     def write(path: Path, described: Mapping[str, Any]) -> ast.expr | None:
         is_random = not (compares and is_definition(node_at(tree, path[:1])))
         return value_texts.expression_of(described, is_fixed, is_random)
 
-    for number, path in enumerate(_loops(tree, names)):
-        if number in recorded.loops and not is_inner:
+    for number, path in enumerate(loops):
+        if number in recorded.loops:
             count, variables = recorded.loops[number]
             if not is_fixed or any(map(value_texts.can_be_fixed, variables.values())):
                 writes = functools.partial(write, path)
                 loop = _plain_loop(node_at(tree, path), count, variables, writes)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
-    for number, (path, kind) in enumerate(_expressions(tree, names)):
+    for number, (path, kind) in enumerate(expressions):
         described = recorded.values.get(number) or {}
         if (kind == INSIDE) != is_inner:
             continue

@@ -18,6 +18,7 @@ from reprokit.core.reduce.ast_edits import (
     replace_node,
     walk_places,
 )
+from reprokit.core.reduce.project import entry_text
 
 LIBRARY = re.compile(r"^\s*(?:import|from) (?:pytorch_)?lightning\b", re.MULTILINE)
 BASES = {"LightningModule": "torch.nn.Module", "LightningDataModule": ""}
@@ -73,9 +74,9 @@ def _without_library(tree: ast.Module) -> ast.Module:
     """Return a program whose models and data are not those of the library."""
     changed = _Plain().visit(tree)
     assert isinstance(changed, ast.Module)
-    changed.body.insert(0, ast.parse("import argparse, torch").body[0])
-    head = [n for n in changed.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
-    changed.body = [*head, *(n for n in changed.body if n not in head)]
+    head = entry_text.head_of(changed)
+    imports = ast.parse("import argparse, torch").body
+    changed.body = [*head, *imports, *(n for n in changed.body if n not in head)]
     return changed
 
 
