@@ -1,9 +1,9 @@
 """Whole programs that fail under torch.compile, for the measurement ``programs``.
 
 Each folder of ``benchmarks/cases/programs`` has a program with a failure on the CPU, of torch 2.13,
-and with torchvision, timm, lightning, torchao, diffusers or einops of torch 2.14.1. Most failures are
-those of a public issue, inside of what people write around them: a package, data, a configuration, a
-checkpoint, a library, a training loop. Its ``case.json`` has the fields of
+and with torchvision, timm, lightning, torchao, diffusers or einops of torch 2.14.1. Most failures
+of the first ten are those of a public issue; the causes of the others were not matched to issues. Around
+them is what people write: a package, data, a configuration, a checkpoint, a library, a training loop. Its ``case.json`` has the fields of
 :class:`ProgramCase`, and ``make_data.py`` makes its data.
 """
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable
 
 import pytest
 
 from reprokit.core.reduce.project.inline_modules import ModuleSource, Unjoinable, join_modules
+from tests.support.program_output import printed
 
 FILES = {
     "net": (
@@ -40,10 +39,7 @@ def find_in(files: dict[str, str]) -> Callable[[str], ModuleSource | None]:
 
 def output_of(text: str, files: dict[str, str] = FILES) -> str:
     """Return the output of the joined program."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(join_modules(text, find_in(files)), {"__name__": "__main__"})
-    return out.getvalue().strip()
+    return printed(join_modules(text, find_in(files))).strip()
 
 
 @pytest.mark.parametrize(
@@ -197,10 +193,7 @@ def test_a_file_with_a_computed_name_is_looked_up(loads: str) -> None:
         f"{loads}print(Plugin.size, BASE)\n"
     )
     joined = join_modules(text, find_in(COMPUTED), every=lambda: list(COMPUTED))
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(joined, {"__name__": "__main__"})
-    assert out.getvalue() == "6 5\n"
+    assert printed(joined) == "6 5\n"
     assert "1 / 0" not in joined and "exec_module" not in joined and "import_module" not in joined
 
 
@@ -212,10 +205,7 @@ def test_a_file_that_is_looked_up_may_look_up_others() -> None:
     }
     text = "import importlib\nn = 'a'\nprint(importlib.import_module(f'models.{n}').L)\n"
     joined = join_modules(text, find_in(files), every=lambda: list(files))
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(joined, {"__name__": "__main__"})
-    assert out.getvalue() == "4\n"
+    assert printed(joined) == "4\n"
 
 
 def test_files_that_are_loaded_for_what_they_register_are_joined() -> None:
@@ -228,10 +218,7 @@ def test_files_that_are_loaded_for_what_they_register_are_joined() -> None:
     }
     text = "from nets import ALL\nprint(ALL['a'])\n"
     joined = join_modules(text, find_in(files), every=lambda: list(files))
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(joined, {"__name__": "__main__"})
-    assert out.getvalue() == "7\n"
+    assert printed(joined) == "7\n"
 
 
 def test_files_with_the_same_name_stay_loaded() -> None:
@@ -280,10 +267,7 @@ def test_a_module_finds_its_data_beside_its_own_file() -> None:
         return ModuleSource(text, place="pkg/data.py") if name == "pkg.data" else None
 
     joined = join_modules("from pkg.data import HERE\nprint(HERE)\n", find)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(joined, {"__name__": "__main__", "__file__": "/home/me/my project/train.py"})
-    assert out.getvalue() == "/home/me/my project/pkg\n"
+    assert printed(joined, "/home/me/my project/train.py") == "/home/me/my project/pkg\n"
 
 
 def test_a_package_runs_before_its_modules() -> None:

@@ -5,19 +5,11 @@ out.
 from __future__ import annotations
 
 import contextlib
-import io
 
 import pytest
 
 from reprokit.core.reduce.passes import context_managers, inline_classes, literals
-
-
-def printed(text: str) -> str:
-    """Return what a program prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(text, "repro.py", "exec"), {"__name__": "__main__"})
-    return out.getvalue()
+from tests.support.program_output import printed
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-
 import pytest
 
 from reprokit.core.reduce.passes import objects, straight_line
+from tests.support.program_output import printed
 
 TRAINER = """
 class Trainer:
@@ -106,14 +104,6 @@ class Engine:
 
 print(Engine([1, 2], model=3).go())
 """
-
-
-def printed(text: str) -> str:
-    """Return what a program prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(text, "repro.py", "exec"), {"__name__": "__main__"})
-    return out.getvalue()
 
 
 @pytest.mark.parametrize("program", [TRAINER, INHERITS, NESTED, INPUTS])
