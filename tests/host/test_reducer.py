@@ -103,9 +103,7 @@ def test_a_program_that_fails_in_eager_is_named(tmp_path: Path) -> None:
     """It is not tried again as a flaky one."""
 
     class FailsInEager(ScriptedOracle):
-        def run_once(
-            self, text: str, is_eager: bool = False, cancelled: object = None
-        ) -> CandidateResult:
+        def run_once(self, text: str, is_eager: bool = False) -> CandidateResult:
             self.ran.append(text)
             return judged(OTHER, title="exception: no phase | KeyError")
 
@@ -161,9 +159,7 @@ def test_a_program_whose_draws_may_be_invalid_gets_a_seed(seed: int, tmp_path: P
     """With some values it fails without the compiler too, such as with a label that is no class."""
 
     class FailsInEager(ScriptedOracle):
-        def run_once(
-            self, text: str, is_eager: bool = False, cancelled: object = None
-        ) -> CandidateResult:
+        def run_once(self, text: str, is_eager: bool = False) -> CandidateResult:
             if is_eager and f"manual_seed({seed})" in text:
                 return judged(OTHER, "exception")
             return super().run_once(text, is_eager)

@@ -5,7 +5,6 @@ runner.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,9 +63,7 @@ class ScriptedOracle(Oracle):
         """The compiled programs, in their order."""
         self._forked, self._fresh = forked, fresh
 
-    def run_once(
-        self, text: str, is_eager: bool = False, cancelled: threading.Event | None = None
-    ) -> CandidateResult:
+    def run_once(self, text: str, is_eager: bool = False) -> CandidateResult:
         """Return the scripted result of one run."""
         return self._scripted(text, is_eager, self._fresh if self.is_cold else self._forked)
 

@@ -25,7 +25,6 @@ from reprokit.core.reduce import subsets
 from reprokit.core.reduce.graphs import subgraph
 from reprokit.host.minimize import cases
 from reprokit.host.minimize.answers.oracle import Oracle
-from reprokit.host.minimize.answers.speculation import has_failure
 from reprokit.host.minimize.starts.starting_points import StartingPoint, hinted_units
 from reprokit.host.pack import reopen
 from reprokit.host.run import run_directory
@@ -155,7 +154,7 @@ def _measure_case(failing: cases.MinimizeCase) -> Row:
 
         def own(answer: Answer) -> int:
             implied = subsets.Implied[int](
-                lambda some: has_failure(answer(program_of(some))) if some else False
+                lambda some: bool(some) and same_failure.has_failure(answer(program_of(some)))
             )
             return len(
                 subsets.smallest_subset(units, implied.holds, hints, lambda i: graph.units[i].kind)

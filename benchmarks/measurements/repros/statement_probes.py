@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from reprokit.core.judge import same_failure
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.passes import statements
 from reprokit.host.minimize import cases
-from reprokit.host.minimize.answers.speculation import has_failure
 from reprokit.host.minimize.starts.starting_points import StartingPoint
 
 from ...cases.minimization_cases import FAILURES
@@ -72,16 +72,15 @@ def _measure_case(failing: cases.MinimizeCase, text: str) -> Row:
 
         def own(answer: Answer) -> int:
             edits = EditMemory()
+
+            def test(new: str) -> bool:
+                return edits.shows_failure(new, lambda: same_failure.has_failure(answer(new)))
+
             reduced, before = text, ""
             while reduced != before:
-                before, known = reduced, edits.copy(reduced)
-                reduced = statements.drop_statements(
-                    reduced,
-                    lambda new, known=known: known.shows_failure(  # type: ignore[misc]
-                        new, lambda: has_failure(answer(new))
-                    ),
-                )
-                edits.update(known)
+                before = reduced
+                edits.begin_pass(reduced)
+                reduced = statements.drop_statements(reduced, test)
             return len(list(ast_edits.walk_statements(ast.parse(reduced))))
 
         row = search_probes.compare_searches(oracle, cpu_s, paths, program_of, own)

@@ -48,6 +48,13 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
     return SAME if is_same else OTHER
 
 
+def has_failure(answer: str) -> bool | None:
+    """Return True for a program with the failure, False for one that does not fail at all, and None
+    for any other answer.
+    """
+    return {SAME: True, PASSES: False}.get(answer)
+
+
 def needs_cache(signature: Signature) -> bool:
     """Return whether a failure shows only in a process that reads the cache of another."""
     return signature.parts.what.startswith(CACHED)

@@ -21,15 +21,9 @@ class EditMemory:
         self._rejected: set[Edit] = set()
         self._lines: list[str] = []
 
-    def copy(self, text: str) -> EditMemory:
-        """Return a memory for one pass over the program ``text``."""
-        new = EditMemory()
-        new._rejected, new._lines = set(self._rejected), text.splitlines()
-        return new
-
-    def update(self, other: EditMemory) -> None:
-        """Add the edits that ``other`` knows."""
-        self._rejected |= other._rejected
+    def begin_pass(self, text: str) -> None:
+        """Set the program that the next edits change."""
+        self._lines = text.splitlines()
 
     def shows_failure(self, text: str, ask: Callable[[], bool | None]) -> bool:
         """Return True when an edit of the program still shows the failure.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from reprokit.core.judge import same_failure
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.pass_table import LAST_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
-from reprokit.host.minimize.answers.speculation import Answer, has_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.probe.client import ServerLost
 from reprokit.host.system import host_log
@@ -77,8 +77,7 @@ def _pass_over(
     for name, step in passes:
         oracle.status.trying = name
         try:
-            text, known = _search(step, text, oracle, edits)
-            edits.update(known)
+            text = _reduce(step, text, oracle, edits)
         except (BudgetExhausted, BadInput, ServerLost, OSError):
             raise
         except Exception as problem:
@@ -87,23 +86,21 @@ def _pass_over(
     return text
 
 
-def _search(
+def _reduce(
     step: Callable[[str, ast_edits.Test], str], text: str, oracle: Oracle, edits: EditMemory
-) -> tuple[str, EditMemory]:
+) -> str:
     """Apply one pass, again after a SystemError: Python 3.11 sometimes raises one about the depth
     of a syntax tree that is not deep (python/cpython#106905).
     """
-    search = functools.partial(_reduce, step, text, edits)
+
+    def has_failure(new: str) -> bool | None:
+        return same_failure.has_failure(oracle.answer_for(new))
+
+    def reduced() -> str:
+        edits.begin_pass(text)
+        return step(text, lambda new: edits.shows_failure(new, lambda: has_failure(new)))
+
     for _ in range(MAX_SYSTEM_ERRORS):
         with host_log.suppress(SystemError):
-            return oracle.search(search)
-    return oracle.search(search)
-
-
-def _reduce(
-    step: Callable[[str, ast_edits.Test], str], text: str, known: EditMemory, answer: Answer
-) -> tuple[str, EditMemory]:
-    """Return what one pass makes of a program, and the edits that are known afterwards."""
-    edits = known.copy(text)
-    reduced = step(text, lambda new: edits.shows_failure(new, lambda: has_failure(answer(new))))
-    return reduced, edits
+            return reduced()
+    return reduced()

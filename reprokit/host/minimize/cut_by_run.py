@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from reprokit.core.judge import same_failure
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.project import origins
 from reprokit.core.shared.contract import run_names
@@ -27,14 +26,7 @@ def cut_by_run(text: str, oracle: Oracle) -> str:
     with host_log.suppress(*ast_edits.NO_PROGRAM):
         recorded = _record_values(text, oracle)
         if recorded is not None:
-            return oracle.search(
-                lambda answer: origins.cut_program(
-                    text,
-                    recorded,
-                    lambda new: answer(new) == same_failure.SAME,
-                    oracle.limits.compares,
-                )
-            )
+            return origins.cut_program(text, recorded, oracle.shows_failure, oracle.limits.compares)
     return text
 
 

@@ -20,7 +20,6 @@ from reprokit.core.reduce.passes import statements
 from reprokit.core.reduce.project import origins
 from reprokit.host.minimize import apply_passes, cut_by_run
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
-from reprokit.host.minimize.answers.speculation import Answer, has_failure
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.minimize_result import MinimizeResult, repro_cost
 from reprokit.host.minimize.starts.starting_points import (
@@ -290,16 +289,14 @@ class Reducer:
         hints = hinted_units(graph, self._verdict, self._seen)
         oracle.status.trying = f"which of {len(places)} nodes are needed"
 
-        def smallest(answer: Answer) -> list[int]:
-            def holds(some: list[int]) -> bool | None:
-                return has_failure(answer(subgraph.program_of_units(recorded, some)))
+        def holds(some: list[int]) -> bool | None:
+            program = subgraph.program_of_units(recorded, some)
+            return same_failure.has_failure(oracle.answer_for(program))
 
-            implied = subsets.Implied[int](lambda some: holds(some) if some else False)
-            return subsets.smallest_subset(
-                places, implied.holds, hints, lambda i: recorded.units[i].kind
-            )
-
-        kept = oracle.search(smallest)
+        implied = subsets.Implied[int](lambda some: holds(some) if some else False)
+        kept = subsets.smallest_subset(
+            places, implied.holds, hints, lambda i: recorded.units[i].kind
+        )
         if start.properties:
             graph = self._needed_properties(graph, kept, start.properties)
             if self._has_too_many_values:

@@ -62,10 +62,6 @@ class ServerLost(Exception):
     """The server ended; the message has the last line of its log."""
 
 
-class ProbeCancelled(Exception):
-    """The probe was ended because its answer is not needed any more."""
-
-
 class ProbeServer:
     """A process that has imported torch and forks a child for each probe.
 
@@ -118,7 +114,6 @@ class ProbeServer:
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
         results: Path | None = None,
-        cancelled: threading.Event | None = None,
     ) -> tuple[RunOutcome, Path]:
         """Run a program in a forked child. Return the outcome and the run directory, which the
         caller deletes.
@@ -128,13 +123,12 @@ class ProbeServer:
 
         Raises:
             ServerLost: the server has ended.
-            ProbeCancelled: ``cancelled`` was set before the program ended.
         """
         probe = self._request(limits, is_eager, role, overrides, results)
         folder = Path(probe.folder)
         file = files.write_atomically(folder / run_names.REPRO_FILE, text)
         probe = dataclasses.replace(probe, file=str(file))
-        return self._run_with_cache(probe, limits, cancelled), folder
+        return self._run_with_cache(probe, limits), folder
 
     def run_target(
         self,
@@ -147,7 +141,7 @@ class ProbeServer:
         """Run a factory target in a forked child, as :meth:`run_program` does."""
         probe = self._request(limits, is_eager, role, overrides, None)
         probe = dataclasses.replace(probe, target=run_request.factory_spec(request))
-        return self._run_with_cache(probe, limits, None), Path(probe.folder)
+        return self._run_with_cache(probe, limits), Path(probe.folder)
 
     def _request(
         self,
@@ -188,13 +182,11 @@ class ProbeServer:
             openblas_threads=os.environ.get("OPENBLAS_NUM_THREADS"),
         )
 
-    def _run_with_cache(
-        self, request: ProbeRequest, limits: ProbeLimits, cancelled: threading.Event | None
-    ) -> RunOutcome:
+    def _run_with_cache(self, request: ProbeRequest, limits: ProbeLimits) -> RunOutcome:
         folder = Path(request.folder)
         compiler_cache.link_cache(self._cache, folder / run_names.CACHE_FOLDER)
         try:
-            return self._run(request, folder, limits, cancelled)
+            return self._run(request, folder, limits)
         except BaseException:  # the caller does not know the folder
             deletion.delete_path(folder, inside=self.folder)
             raise
@@ -280,13 +272,7 @@ class ProbeServer:
             )
         compiler_cache.keep_cache(self._cache, kept)
 
-    def _run(
-        self,
-        request: ProbeRequest,
-        folder: Path,
-        limits: ProbeLimits,
-        cancelled: threading.Event | None,
-    ) -> RunOutcome:
+    def _run(self, request: ProbeRequest, folder: Path, limits: ProbeLimits) -> RunOutcome:
         started = time.time()
         connection = self._connection
         if connection is None:
@@ -305,9 +291,6 @@ class ProbeServer:
             while not (message := self._poll(connection, POLL_S, request.id)):
                 interrupts.raise_if_interrupted()
                 clock.update()
-                if cancelled is not None and cancelled.is_set():
-                    end = "cancelled"
-                    break
                 if clock.served_s >= limits.deadline_s:
                     end = "deadline"
                     if limits.wants_stacks:
@@ -326,8 +309,6 @@ class ProbeServer:
         with self._lock:
             self.cpu_s += ended.cpu_s
             connection.probes_cpu_s += ended.cpu_s
-        if end == "cancelled":
-            raise ProbeCancelled
         return RunOutcome(
             exit_status=ended.status if end == "ended" else None,
             is_timed_out=end == "deadline",
