@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,28 @@ def test_without_a_forked_child_a_fresh_process_is_watched(
     proved = prove(tmp_path, "KeyError", watched, None)
     assert (proved.hits, proved.runs, proved.tries) == (2, 2, 1)
     assert (tmp_path / "watched").exists()
+
+
+@FRESH
+def test_programs_with_one_port_do_not_run_at_once(
+    tmp_path: Path, watched: CandidateResult
+) -> None:
+    """The second one would fail because the port is in use, and not because of the compiler."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    opened = f"import socket\nport = socket.create_server(('127.0.0.1', {port}))\n"
+    proved = proof.prove_program(
+        opened + PROGRAM.format(error="KeyError"),
+        sys.executable,
+        tmp_path,
+        watched.signature,
+        LIMITS,
+        proof.ProofRuns(cores=2, max_tries=1),
+        watch=lambda text: watched,
+    )
+    assert (proved.hits, proved.runs) == (2, 2)
+    assert (proved.changed, proved.eager) == (same_failure.SAME, "passes")
 
 
 @pytest.mark.parametrize(

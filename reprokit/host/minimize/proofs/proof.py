@@ -187,8 +187,8 @@ def prove_program(
     count = number.plain_runs(kind)
     show_run(f"{count} runs without reprokit")
     at_once = number.cores
-    if limits.is_slow or limits.sizes:  # the time of a run decides
-        at_once = 1
+    if limits.is_slow or limits.sizes or stand_alone.opens_port(text):
+        at_once = 1  # the time of a run decides, or only one process can have the port
     elif kind == "hang":  # processes that hang use no CPU time
         at_once = count
     may_change = limits.gpu is None and not (limits.is_slow or limits.sizes or limits.stage)

@@ -17,6 +17,7 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
 _FILE = re.compile(r"No such file or directory: (?:b?'([^']+)'|\"([^\"]+)\")")
 _CUSTOMIZES = frozenset({"sitecustomize.py", "usercustomize.py"})
 _COMPILERS = ("torch", "triton")
+_PORTS = ("MASTER_PORT", "init_process_group", "tcp://", "socket", "init_device_mesh")
 
 
 def plain_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -46,6 +47,11 @@ def _is_installed(folder: Path) -> bool:
         if n.endswith((".py", ".so")) or (n.isidentifier() and (folder / n).is_dir())
     }
     return bool(modules & _CUSTOMIZES) and modules <= _CUSTOMIZES
+
+
+def opens_port(text: str) -> bool:
+    """Return whether a program names what opens a port, which two runs at once cannot do."""
+    return any(word in text for word in _PORTS)
 
 
 def missing_dependency(link: Link | None) -> str:
