@@ -159,6 +159,19 @@ def test_a_probe_has_the_threads_of_a_process_of_its_own(server: client.ProbeSer
     ).read_text().strip() == done.stdout.strip() and outcome.exit_status == 0
 
 
+def test_the_server_does_the_work_that_is_equal_in_all_children(
+    server: client.ProbeServer,
+) -> None:
+    """A child does not compile Dynamo's expression of skipped folders again, nor time its guards."""
+    text = (
+        "import torch\nfrom torch._dynamo import guards, trace_rules\n"
+        "own = [f for f in trace_rules.SKIP_DIRS if '/_reprokit/' in f]\n"
+        "raise SystemExit(len(own) * 10 + int(guards.profile_guard_manager(None, {}, 1)))\n"
+    )
+    outcome, _ = server.run_program(text, ProbeLimits(60.0))
+    assert outcome.exit_status == 40
+
+
 def test_children_that_leave_the_group_are_killed(server: client.ProbeServer) -> None:
     """A probe may start processes in their own sessions and exit."""
     mark = f"stray-{os.getpid()}-{time.monotonic_ns()}"

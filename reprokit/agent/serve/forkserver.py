@@ -36,7 +36,7 @@ from ...core.shared.contract.probe_messages import (
 )
 from ...core.shared.contract.serialize import from_json, to_json
 from .. import simulate
-from ..torch_hooks import stop_after_phase
+from ..torch_hooks import phases_and_graphs, stop_after_phase, symbols
 from . import gpu_driver, probe
 
 POLL_MS = 4
@@ -211,6 +211,8 @@ def _warm_up(depth: str) -> int:
         import torch._inductor.config as config
 
         config.compile_threads = 1  # more would be threads of the server
+    for prepare in (phases_and_graphs.exclude_agent, phases_and_graphs.skip_guard_timing):
+        symbols.attempt_hook(prepare)
     if not gpu_driver.is_needed():
         _compile_small(depth)
     elif depth in ("inductor", "build"):

@@ -10,7 +10,7 @@ from ...core.shared.contract import events
 from ...core.shared.source import entry_programs
 from ..record import compile_settings, exceptions, graph_recorder, journal
 from . import recompile_hooks, torch_logs
-from .symbols import compile_id, wrap_symbol
+from .symbols import compile_id, wrap_function, wrap_symbol
 
 if TYPE_CHECKING:
     import torch
@@ -19,6 +19,8 @@ BEFORE_COMPILE: list[Callable[[], None]] = []
 """Functions that Dynamo's entry point calls before each compile."""
 PROGRESS_INTERVAL_S = 0.5
 """At most one traced line or lowered node is journaled in this time."""
+_is_excluded = False
+"""Whether Dynamo skips the functions of the agent. Each addition compiles a large expression."""
 
 
 def exclude_agent() -> None:
@@ -26,11 +28,26 @@ def exclude_agent() -> None:
 
     After a graph break the program calls some of them, for example when it shows a warning.
     """
+    global _is_excluded
+    if _is_excluded:  # the server did it before it forked this process
+        return
     from torch._dynamo import trace_rules
 
+    _is_excluded = True
     package = __package__.split(".")[0]
     for name in ("core", "agent.import_hook", "agent.record", "agent.torch_hooks"):
         trace_rules.add(f"{package}.{name}")
+
+
+def skip_guard_timing() -> None:
+    """Keep Dynamo from timing each set of guards that it builds, which nothing in a probe reads.
+
+    It writes 32 MiB before, to empty the caches of the processor. In a forked child this copies
+    all of these pages, and takes a third of the CPU time of a small compile (torch 2.13).
+    """
+    from torch._dynamo import guards
+
+    wrap_function(guards, "profile_guard_manager", lambda real: lambda *_: 0.0)
 
 
 def hook_phases() -> None:

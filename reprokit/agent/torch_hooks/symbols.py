@@ -110,6 +110,7 @@ REPLACED = (
     Symbol("torch.nn:Module._apply", _CODEGEN),
     Symbol(f"{_INDUCTOR}.compiler_bisector:CompilerBisector.disable_subsystem", "ablation"),
     Symbol(f"{_INDUCTOR}.lowering:make_fallback", "ablation"),
+    Symbol(f"{_DYNAMO}.guards:profile_guard_manager", "a probe that does not time its guards"),
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.run", "a probe that stops after a phase"),
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.codegen", "a probe server that builds nothing"),
     Symbol(f"{_INDUCTOR}.scheduler:Scheduler.codegen", "a probe that stops after a phase"),
