@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.cli.shared import print_capture, terminal
+from reprokit.cli.shared import out, print_capture, summary, terminal
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.triage.decision import UNDECIDED, Decision
@@ -64,11 +64,22 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
 def test_a_capture_ends_with_the_repro_and_one_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output ends with the text of the repro, the total time, and the next command."""
+    """The output ends with the next command, and with the text of the repro if it is short."""
     print_capture.print_captured(captured(tmp_path))
     command = shlex.join(["reprokit", "issue", str(tmp_path / "it.tar.gz")])
-    end = f"\n{PROGRAM}\ntotal      96 s\nnext       {command}\n"
-    assert capsys.readouterr().out.endswith(end)
+    assert capsys.readouterr().out.endswith(f"\nnext       {command}\n\n{PROGRAM}\n")
+
+
+def test_a_verbose_capture_prints_everything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output has the signature, the paths, the repro, the total time, and the next command."""
+    monkeypatch.setattr(out.SETTINGS, "is_verbose", True)
+    print_capture.print_captured(captured(tmp_path))
+    command = shlex.join(["reprokit", "issue", str(tmp_path / "it.tar.gz")])
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"\n{PROGRAM}\ntotal      96 s\nnext       {command}\n")
+    assert "signature  70c2278d7dd8" in printed
 
 
 @pytest.mark.parametrize(
@@ -88,4 +99,4 @@ def test_the_next_command_fits_the_result(
     """
     result = captured(tmp_path, **{"kind": "exception", **more})  # type: ignore[arg-type]
     words = [word.replace("FOLDER", str(tmp_path)) for word in command.split()]
-    assert print_capture.next_command(result) == shlex.join(words)
+    assert summary.next_command(result) == shlex.join(words)

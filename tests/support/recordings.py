@@ -118,22 +118,27 @@ class Recording:
         again = f"nox -s record -- {self.path.relative_to(RECORDED)}"
         if not self.path.is_file():
             pytest.fail(f"there is no recording {self.path}: {again}")
+        if self.unpack()["digest"] != digest:
+            pytest.fail(f"{self.path} is of a different command or program: {again}")
+        (run_dir,) = (self.folder / self.out).glob("run-*")
+        return pack_recording(run_dir, "--json", **variables)
+
+    def unpack(self) -> dict[str, Any]:
+        """Unpack the run directory, and return what is known about the recording."""
         with tarfile.open(self.path) as archive:
             files = {
                 member.name: _bytes_of(archive, member)
                 for member in archive.getmembers()
                 if member.isfile()
             }
-        if json.loads(files.pop(META))["digest"] != digest:
-            pytest.fail(f"{self.path} is of a different command or program: {again}")
+        meta: dict[str, Any] = json.loads(files.pop(META))
         for name, data in files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             for text, place in ((FOLDER, self.folder), (REPOSITORY, ROOT)):
                 data = data.replace(text.encode(), str(place).encode())
             path.write_bytes(data)
-        (run_dir,) = (self.folder / self.out).glob("run-*")
-        return pack_recording(run_dir, "--json", **variables)
+        return meta
 
     def save(self, done: CallResult, digest: str, words: list[str], variables: Variables) -> None:
         """Write the recording of a capture."""
@@ -164,12 +169,21 @@ class Recording:
         draft.replace(self.path)
 
 
-def pack_recording(run_dir: Path, *words: str, **variables: str | None) -> CallResult:
+def print_recording(path: Path, folder: Path) -> str:
+    """Unpack a recording in ``folder``, and return what ``reprokit pack RUN_DIR`` prints."""
+    meta = Recording(path, folder, "").unpack()
+    (run_dir,) = folder.glob("*/run-*")
+    return pack_recording(run_dir, **meta["variables"]).out
+
+
+def pack_recording(
+    run_dir: Path, *words: str, cwd: Path | None = None, **variables: str | None
+) -> CallResult:
     """Call ``reprokit pack RUN_DIR`` with the recorded answers about the environment."""
     row = ["pack", *words, str(run_dir)]
     environ = _environ(variables)
     done = warm_processes.run_command_line(
-        row, None, environ, CALL_TIMEOUT_S, "tests.support.pack_recording"
+        row, cwd, environ, CALL_TIMEOUT_S, "tests.support.pack_recording"
     )
     return check_answer(row, done)
 

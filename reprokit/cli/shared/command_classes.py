@@ -112,6 +112,7 @@ def _show_log(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> N
     if is_wanted and _is_called(ctx):
         from reprokit.host.system import host_log
 
+        out.SETTINGS.is_verbose = True
         host_log.show_log(out.print_line)
 
 
@@ -134,7 +135,10 @@ def _common_options(rare: int) -> list[Option]:
             ["-v", "--verbose"],
             is_flag=True,
             callback=_show_log,
-            help="Show the log on stderr; it is also in reprokit.log in the run directory.",
+            help=(
+                "Show the log on stderr, which is also in reprokit.log in the run directory, and"
+                " all that a capture found."
+            ),
             **common,
         ),
         Option(

@@ -55,6 +55,8 @@ class OutputSettings:
     """``--json``: stdout gets exactly one JSON object, also for an error."""
     is_quiet: bool = False
     """``--quiet``: progress is not printed."""
+    is_verbose: bool = False
+    """``--verbose``: the log is on stderr, and a capture prints all that it found."""
     color: str = "auto"
     """``auto``, ``always`` or ``never``."""
 

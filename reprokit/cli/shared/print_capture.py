@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprokit.cli.shared.out import RESULTS, one_line
+from reprokit.cli.shared import summary
+from reprokit.cli.shared.out import RESULTS, SETTINGS, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
-from reprokit.core.triage.decision import COMMENT, NOTHING
+from reprokit.core.triage.decision import COMMENT
 from reprokit.host.pack import placeholder_counts
 from reprokit.host.system import host_log
 
@@ -28,6 +28,8 @@ MAX_ROWS = 200
 MAX_POINTS = 10_000
 MAX_REPRO_LINES = 100
 """A longer repro is only named, not printed."""
+MAX_SHORT_LINES = 15
+"""A longer repro is not printed after a summary."""
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = ".:-=+*#@"
 
@@ -159,7 +161,23 @@ def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
 
 
 def print_captured(captured: CaptureResult) -> None:
-    """Print the result of a capture and the paths of its files."""
+    """Print the result of a capture in at most ten lines and its repro if it is short, or with
+    ``-v`` all of it.
+    """
+    if SETTINGS.is_verbose:
+        print_everything(captured)
+        return
+    kind = captured.verdict.kind
+    (_, head), *rows = summary.summary_rows(captured)
+    RESULTS.print_line((kind, f"bold {kind_named(kind).colour}"), head.removeprefix(kind))
+    for name, text in rows:
+        RESULTS.print_line(f"{name:<{summary.NAME_COLUMNS}}{one_line(text)}")
+    if captured.repro_path is not None:
+        print_repro(captured.repro_path, MAX_SHORT_LINES)
+
+
+def print_everything(captured: CaptureResult) -> None:
+    """Print the result of a capture, its measures, and the paths of its files."""
     verdict, seen = captured.verdict, captured.seen
     colour = kind_named(verdict.kind).colour
 
@@ -254,26 +272,17 @@ def print_captured(captured: CaptureResult) -> None:
     if captured.repro_path is not None:
         print_repro(captured.repro_path)
     row("total", f"{captured.total_s:.0f} s")
-    if command := next_command(captured):
+    if command := summary.next_command(captured):
         row("next", command)
 
 
-def print_repro(path: Path) -> None:
-    """Print the repro between two empty lines, so that it can be copied."""
+def print_repro(path: Path, most_lines: int = MAX_REPRO_LINES) -> None:
+    """Print a repro that is not longer than ``most_lines`` between two empty lines, so that it can
+    be copied.
+    """
     with host_log.suppress(OSError):
         text = path.read_text("utf-8", "replace")
-        if text.count("\n") <= MAX_REPRO_LINES:
+        if text.count("\n") <= most_lines:
             RESULTS.print_line("")
             RESULTS.print_text(text.rstrip("\n") + "\n")
             RESULTS.print_line("")
-
-
-def next_command(captured: CaptureResult) -> str:
-    """Return the one command that helps most after this capture; empty for a healthy run."""
-    if captured.verdict.kind == "ok" or captured.pack_path is None:
-        return ""
-    if captured.decision.action != NOTHING:
-        if captured.unproven and not captured.repro_path:
-            return f"reprokit minimize {shlex.quote(str(captured.run_path))} --budget 900"
-        return f"reprokit issue {shlex.quote(str(captured.pack_path))}"
-    return f"reprokit show {shlex.quote(str(captured.pack_path))}"

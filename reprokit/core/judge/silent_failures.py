@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import is_from_compiler
-from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
 from reprokit.core.records.dumps import Link
@@ -82,8 +82,8 @@ def _recompiled(seen: Observation) -> Verdict | None:
         else "was compiled again and again"
     )
     why = (
-        f"{worst.function} {how}: {worst.count} recompiles, {worst.cpu_s:.1f} CPU-seconds; the"
-        f" guard that fails is {worst.changes}"
+        f"`{worst.function}` {how}: the guard that fails is {worst.changes};"
+        f" {plural(worst.count, 'recompile')}, {worst.cpu_s:.1f} CPU-seconds"
     )
     evidence = [
         (
@@ -94,7 +94,8 @@ def _recompiled(seen: Observation) -> Verdict | None:
     ]
     evidence += [f"guard that failed: {guard}" for guard in worst.guards[:8]]
     evidence += [
-        f"{r.function} ({r.file}:{r.line}) too: {r.count} recompiles" for r in seen.recompiled[1:4]
+        f"{r.function} ({r.file}:{r.line}) too: {plural(r.count, 'recompile')}"
+        for r in seen.recompiled[1:4]
     ]
     work = {"function": worst.function, "line": worst.where or f"{worst.file}:{worst.line}"}
     return Verdict(
@@ -113,7 +114,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
         return _broken(
             seen,
             seen.breaks[0],
-            f"a graph breaks at {seen.breaks[0].where}: {seen.breaks[0].reason}",
+            f"a graph breaks: {seen.breaks[0].reason}, at {seen.breaks[0].where}",
         )
     if seen.raised is not None and not seen.is_timed_out:
         given_up = [b for b in seen.breaks if b.is_given_up]
@@ -124,7 +125,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
         ):
             return None
         last = given_up[-1]
-        why = f"`fullgraph=True` is set, and Dynamo cannot trace {last.where}: {last.reason}"
+        why = f"`fullgraph=True` is set, and the graph breaks: {last.reason}, at {last.where}"
         return _broken(seen, last, why)
     if seen.exit_status != 0 or not (seen.is_command or seen.has_finished) or not seen.breaks:
         return None
@@ -132,13 +133,13 @@ def _graph_break(seen: Observation) -> Verdict | None:
     first = seen.breaks[0]
     if seen.most_breaks is not None and count > seen.most_breaks:
         why = (
-            f"{count} graph breaks, and {seen.most_breaks} were allowed; the first is at"
-            f" {first.where}: {first.reason}"
+            f"{plural(count, 'graph break')}, and {seen.most_breaks} allowed: {first.reason}, at"
+            f" {first.where}"
         )
         return _broken(seen, first, why)
     if not any(g.is_entered for g in seen.graphs):
         return _broken(
-            seen, first, f"nothing was compiled: Dynamo gave up at {first.where}: {first.reason}"
+            seen, first, f"nothing was compiled: Dynamo gave up: {first.reason}, at {first.where}"
         )
     return None
 

@@ -14,7 +14,7 @@ from reprokit import __version__
 from reprokit.core.experiments.ablation import AnyAblation
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.responsible import responsibility
-from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records.claims import (
     Check,
     Claim,
@@ -279,12 +279,12 @@ def _graphs(seen: Observation) -> Claim[UsersRun]:
         graphs = [g for g in seen.graphs if g.level == level]
         if graphs:
             counts[level] = [len(graphs), sum(g.nodes for g in graphs)]
-            plural = "s" if len(graphs) > 1 else ""
-            parts.append(f"{len(graphs)} {about} graph{plural} with {counts[level][1]} nodes")
+            nodes = plural(counts[level][1], "node")
+            parts.append(f"{plural(len(graphs), f'{about} graph')} with {nodes}")
     text = ", ".join(parts) or "no graph was recorded"
     recompiles, breaks = sum(r.count for r in seen.recompiled), sum(b.count for b in seen.breaks)
-    text += f", {recompiles} recompiles" if recompiles else ""
-    text += f", {breaks} graph breaks" if breaks else ""
+    text += f", {plural(recompiles, 'recompile')}" if recompiles else ""
+    text += f", {plural(breaks, 'graph break')}" if breaks else ""
     return claim(text, seen, Check("count", {**counts, "recompiles": recompiles, "breaks": breaks}))
 
 

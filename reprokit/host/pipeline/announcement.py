@@ -6,21 +6,18 @@ from reprokit.core.experiments.ablation import own_variants
 from reprokit.host.experiments import follow_up, run_ablation
 from reprokit.host.pipeline import study_steps
 from reprokit.host.pipeline.state import State
-from reprokit.host.report import users_line
+from reprokit.host.report import headline, users_line
 
 
 def announcement_of(state: State) -> list[str]:
-    """Return the verdict, the signature, the user's own line, and what the next steps are."""
-    verdict = state.verdict
-    where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
-    lines = [f"{verdict.kind}{where}: {verdict.reason}", f"    signature: {state.signature.id}"]
-    if place := users_line.find_users_line(verdict, state.seen):
-        lines.append(f"    your code: {place}")
+    """Return the verdict, the user's own line, and what the next steps are."""
+    lines = [headline.headline(state.verdict)[0]]
+    if place := users_line.find_users_line(state.verdict, state.seen):
+        lines.append(f"    your line: {place}")
     elif function := users_line.find_compiled_function(state.journals):
         lines.append(f"    compiling: {function}")
     if steps := next_steps(state):
-        lines.append(f"    next: {'; '.join(steps)}")
-        lines.append("    Ctrl-C ends this early, and the pack has what is known by then")
+        lines.append(f"    next: {'; '.join(steps)}; Ctrl-C ends this early")
     return lines
 
 

@@ -43,6 +43,10 @@ class CaptureResult:
     report_path: Path | None = None
     decision: Decision = UNDECIDED
     """What to do with the failure."""
+    users_line: str = ""
+    """The line of the user's code that the failure is about, with its text; empty if unknown."""
+    compiling: str = ""
+    """The function that Dynamo traced last, as ``NAME in FILE``; empty if it traced none."""
     weights: str = ""
     model: str = ""
     """Class and inputs of an ``hf:`` target: reprokit chose them."""

@@ -31,6 +31,7 @@ from reprokit.host.pipeline import (
 from reprokit.host.pipeline.capture_result import CaptureResult, phases_of, versions_of
 from reprokit.host.pipeline.state import Callbacks, Say, State, StudyTools
 from reprokit.host.pipeline.step_runner import Step, follow_steps
+from reprokit.host.report import users_line
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import restore_run, run_directory, supervise
 from reprokit.host.system import files, host_log, interrupts, private_names
@@ -148,6 +149,8 @@ def capture_result_of(state: State) -> CaptureResult:
         state.ablation,
         state.phases,
     )
+    captured.users_line = users_line.find_users_line(state.verdict, state.seen)
+    captured.compiling = users_line.find_compiled_function(journals)
     captured.total_s = time.monotonic() - state.began
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")

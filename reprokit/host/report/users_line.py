@@ -34,13 +34,17 @@ def find_users_line(verdict: Verdict, seen: Observation) -> str:
 
 
 def find_compiled_function(journals: Journals) -> str:
-    """Return the function that Dynamo traced last, as ``NAME in FILE``; empty without one.
+    """Return the function of the user that Dynamo traced last, as ``NAME in FILE``; empty without
+    one.
 
     Dynamo traces the user's code, so the stack of a failure after it has no frame of that code.
     """
     traced = [e.where for e in journals.events_of_type(Progress) if e.unit == "line"]
-    match = _PLACE.match(traced[-1]) if traced else None
-    return f"{match['function']} in {match['file']}" if match and match["function"] else ""
+    for where in reversed(traced):
+        match = _PLACE.match(where)
+        if match and match["function"] and ownership.is_own(match["file"]):
+            return f"{match['function']} in {match['file']}"
+    return ""
 
 
 def _source_line(file: Path, number: int) -> str:

@@ -225,6 +225,11 @@ def doing_in_words(
     return f"in phase {phase}{direction}{at}" if phase else f"in an unknown phase{at}"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return ``1 graph``, or ``2 graphs``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def as_sentence(text: str) -> str:
     """Return ``text`` with a capital first letter and a punctuation mark at the end.
 

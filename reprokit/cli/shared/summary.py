@@ -1,0 +1,190 @@
+"""The end of a capture in at most ten lines: what happened, where, whose it is, and what to do.
+
+``-v`` prints everything else, which is also in ``reprokit show`` and in the report.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.core.judge.hangs.hang_causes import EXPLAIN
+from reprokit.core.judge.same_failure import PASSES
+from reprokit.core.records.finding import Verdict
+from reprokit.core.shared.contract.run_names import REPRO_FILE
+from reprokit.core.triage import known_failures
+from reprokit.core.triage.decision import NEW_ISSUE, NOTHING
+from reprokit.host.report import report_head
+from reprokit.host.report.headline import MAX_COLUMNS, cut_at_word, headline
+
+if TYPE_CHECKING:
+    from reprokit.host.pipeline.capture_result import CaptureResult
+
+MAX_LINES = 10
+"""Limit of the lines, each of at most ``headline.MAX_COLUMNS`` characters. Paths of files that
+reprokit wrote are never cut.
+"""
+MAX_NOTES = 2
+"""Limit of the notes about a program that finished."""
+NAME_COLUMNS = 11
+TEXT_COLUMNS = MAX_COLUMNS - NAME_COLUMNS
+PARTIES = {
+    "user": "your program",
+    "driver": "the GPU driver",
+    "machine": "this machine",
+    "unknown": "not known",
+}
+"""The words for the parties that are no project."""
+HOW = {
+    known_failures.SAME: "",
+    known_failures.LIKELY: "probably ",
+    known_failures.SIMILAR: "similar to ",
+    known_failures.FAMILY: "similar to ",
+}
+_OWN_PLACE = re.compile(r"(torch called \S+) in your own code at .+?:\d+(?=, and it)")
+_PLACE = re.compile(r"(.+?)(:\d+(?: in \S+?)?(?:: .*)?)$", re.DOTALL)
+
+Row = tuple[str, str]
+"""A name, and a text. The name is empty for the verdict, and where a text goes on."""
+
+
+def summary_rows(captured: CaptureResult) -> list[Row]:
+    """Return the lines of a summary, each cut at a word."""
+    verdict = captured.verdict
+    head, rest = headline(verdict)
+    rows: list[Row] = [("", head)]
+    if verdict.kind == "ok":
+        notes = [("note", note) for note in verdict.evidence[:MAX_NOTES]]
+        return [*rows, *map(_cut_row, notes)]
+    if verdict.kind == "hang":
+        rows += _waits(verdict)
+    elif rest:
+        rows.append(_cut_row(("details", rest)))
+    if captured.users_line or captured.compiling:
+        rows.append(_place_row(captured))
+    if party := _party(captured):
+        rows.append(_cut_row(("caused by", party)))
+    rows += map(_cut_row, _known(captured))
+    if captured.repro_path is not None:
+        rows.append(("repro", f"{_about_repro(captured)}: {_shown(captured.repro_path)}"))
+    elif captured.unproven and verdict.kind != "unknown":
+        rows.append(_cut_row(("no repro", captured.unproven)))
+    if verdict.kind == "unknown":  # what is missing may be the reason
+        missing = [f"{row.what}: {row.why}" for row in captured.missing if row.what != REPRO_FILE]
+        rows += [_cut_row(("missing", text)) for text in missing[:1]]
+    if captured.report_path is not None:
+        rows.append(("report", _shown(captured.report_path)))
+    if command := next_command(captured):
+        rows.append(("next", command))
+    return rows
+
+
+def next_command(captured: CaptureResult) -> str:
+    """Return the one command that helps most after this capture; empty for a healthy run."""
+    if captured.verdict.kind == "ok" or captured.pack_path is None:
+        return ""
+    if captured.decision.action != NOTHING:
+        if captured.unproven and not captured.repro_path:
+            return f"reprokit minimize {shlex.quote(_shown(captured.run_path))} --budget 900"
+        return f"reprokit issue {shlex.quote(_shown(captured.pack_path))}"
+    return f"reprokit show {shlex.quote(_shown(captured.pack_path))}"
+
+
+def _cut_row(row: Row) -> Row:
+    name, text = row
+    return name, cut_at_word(text, TEXT_COLUMNS)
+
+
+def _waits(verdict: Verdict) -> list[Row]:
+    """Return the cause of a hang, and who waits for whom where that is more."""
+    cause = verdict.cause or "unknown"
+    known = verdict.detail or EXPLAIN.get(cause, "")
+    first, *more = textwrap.wrap(f"{cause}: {known}" if known else cause, TEXT_COLUMNS)
+    steps = [step for step in verdict.path if step not in known]
+    rest = " ".join(more) or next(iter(steps), "")
+    return [("waits", first), *([("", cut_at_word(rest, TEXT_COLUMNS))] if rest else [])]
+
+
+def _party(captured: CaptureResult) -> str:
+    """Return who is responsible, and the evidence; empty if neither is known."""
+    verdict = captured.verdict
+    party = PARTIES.get(verdict.responsible, verdict.responsible)
+    because = next(iter(verdict.responsible_because), "")
+    if because == verdict.reason:  # the first line says it
+        because = _by_ablation(captured.ablation)
+    if not because and verdict.responsible == "unknown":
+        return ""
+    # the line of the user is a line of its own
+    because = _OWN_PLACE.sub(r"\1", because)
+    return f"{party}: {because}" if because else party
+
+
+def _by_ablation(ablation: AnyAblation | None) -> str:
+    """Return what the ablation says about the part that fails; empty if it found none."""
+    if ablation is None or ablation.first_failing is None:
+        return ""
+    passing = [s.name for s in ablation.steps if s.group == "backends" and s.answer == PASSES]
+    passes = f" and passes with {passing[-1]}" if passing else ""
+    return ablation.blamed or f"it fails with {ablation.first_failing.name}{passes}"
+
+
+def _known(captured: CaptureResult) -> list[Row]:
+    """Return the known failure that is most like this one, and what avoids the failure."""
+    matches = captured.known()
+    avoids = ""
+    rows: list[Row] = []
+    if matches:
+        best, entry = matches[0], matches[0].entry
+        about = "; ".join(filter(None, (entry.state.replace("unknown", ""), entry.versions)))
+        rows.append(("known", f"{HOW[best.how]}{entry.issue}: {entry.title} ({about})"))
+        if best.how not in known_failures.MAYBE:
+            avoids = "; ".join(entry.workaround.splitlines())
+    elif captured.decision.action == NEW_ISSUE:
+        rows.append(("known", "no: the catalogue has no failure that is like it"))
+    steps = captured.ablation.to_json() if captured.ablation else {}
+    ways = report_head.ways_to_avoid(steps, "")
+    ways = [way for way in ways if way != report_head.WITHOUT_COMPILE]
+    if avoids := avoids or " or ".join(ways[:2]):
+        rows.append(("avoid it", avoids))
+    return rows
+
+
+def _about_repro(captured: CaptureResult) -> str:
+    minimized = captured.minimized
+    if minimized is None or minimized.proof is None:
+        return "proved"
+    proof, lines = minimized.proof, minimized.lines
+    count = f"{lines} line{'s' * (lines != 1)}"
+    return f"{count}, fails in {proof.hits} of {proof.runs} fresh runs"
+
+
+def _place_row(captured: CaptureResult) -> Row:
+    """Return the line of the user, in which only its text is cut, or the folders of its file."""
+    if not captured.users_line:
+        function, _, file = captured.compiling.partition(" in ")
+        room = TEXT_COLUMNS - len(f"{function} in ")
+        return "compiling", cut_at_word(f"{function} in {_shorter(file, room)}", TEXT_COLUMNS)
+    match = _PLACE.match(captured.users_line)
+    file, rest = match.groups() if match else (captured.users_line, "")
+    place = rest.partition(": ")[0]
+    shown = _shorter(file, TEXT_COLUMNS - len(place)) + rest
+    return "your line", cut_at_word(shown, TEXT_COLUMNS)
+
+
+def _shorter(file: str, columns: int) -> str:
+    """Return the path of a file, without its first folders if it is longer than ``columns``."""
+    file = report_head.relative_to_folder(file, os.getcwd())
+    parts = Path(file).parts
+    shorter = [file, "/".join(("...", *parts[-2:])), "/".join(("...", *parts[-1:]))]
+    return next((text for text in shorter if len(text) <= columns), shorter[-1])
+
+
+def _shown(path: Path) -> str:
+    """Return a path relative to the current folder if it is below it, because that is shorter."""
+    folder = Path.cwd()
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
