@@ -19,10 +19,12 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.suite import suite_file
 from reprokit.host.request import durations
-from tests.support.environments import ROOT, clean_environ
+from tests.support.environments import ROOT, clean_environ, with_small_torch
 from tests.support.reprokit_calls import CallResult, reprokit
 
-PRINTS = "import os; print({k: v for k, v in os.environ.items() if k.startswith('REPROKIT_')})"
+PRINTS = (
+    "import os, torch; print({k: v for k, v in os.environ.items() if k.startswith('REPROKIT_')})"
+)
 
 
 def all_commands() -> list[tuple[click.Context, Command]]:
@@ -66,7 +68,7 @@ def captured(folder: Path) -> tuple[CallResult, dict[str, object]]:
         *("capture", "--json", "--budget", "1m", "--output-dir", "out"),
         *("--", sys.executable, "-c", PRINTS),
         cwd=folder / "inside",
-        env=clean_environ(**variables),
+        env=clean_environ(PYTHONPATH=with_small_torch(folder), **variables),
     )
     return done, json.loads((done.run_dir / "run.json").read_text())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT, SITE, clean_environ
+from tests.support.environments import ROOT, SITE, clean_environ, with_small_torch
 from tests.support.processes import restore_signals, wait_until
 from tests.support.reprokit_calls import reprokit, reprokit_command
 
@@ -87,7 +87,8 @@ def test_a_run_directory_names_its_pack(tmp_path: Path) -> None:
             "--",
             sys.executable,
             "-c",
-            f"print('{word}'); exit(3)",
+            f"import torch; print('{word}'); exit(3)",
+            env=clean_environ(PYTHONPATH=with_small_torch(tmp_path)),
         )
         captures.append(done.json)
         shutil.copy(done.json["pack"], tmp_path / f"{word}.tar.gz")

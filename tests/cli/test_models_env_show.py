@@ -11,7 +11,7 @@ import pytest
 
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.system.child_commands import own_command
-from tests.support.environments import clean_environ
+from tests.support.environments import clean_environ, with_small_torch
 from tests.support.reprokit_calls import reprokit
 
 
@@ -100,9 +100,10 @@ def test_show_prints_and_verifies(tmp_path: Path) -> None:
     """The title, the reason and every file, or one file on request; control characters never reach
     the terminal.
     """
-    program = r"print('\x1b[31mred'); raise SystemExit(3)"
+    program = r"import torch; print('\x1b[31mred'); raise SystemExit(3)"
     captured = reprokit(
-        "capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program
+        *("capture", "--json", "--output-dir", tmp_path, "--", sys.executable, "-c", program),
+        env=clean_environ(PYTHONPATH=with_small_torch(tmp_path)),
     ).json
     done = reprokit("show", captured["pack"])
     assert done.status == 0

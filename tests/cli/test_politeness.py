@@ -83,7 +83,7 @@ def test_the_users_signal_reaches_the_program(
     """``except KeyboardInterrupt`` and a SIGTERM handler run to their ends; the grace period is
     printed.
     """
-    process = start(tmp_path, write("polite.py", COMPILES + SAVES + CLEANS))
+    process = start(tmp_path, write("polite.py", COMPILES + SAVES + CLEANS), "-v")
     process.send_signal(number)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 130, err

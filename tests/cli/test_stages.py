@@ -133,5 +133,5 @@ def test_an_interrupt_at_any_stage(
     if stage in ("minimization", "proof", "ablation"):
         verdict = output.index("reprokit: exception in backend: ValueError was raised")
         assert verdict < output.index("Ctrl-C ends this early") < output.index(STAGES[stage][0])
-        assert f"your code: {tmp_path / 'program.py'}:" in output
+        assert f"your line: {tmp_path / 'program.py'}:" in output
     assert survivors_after_wait(env["FAULT_MARK"]) == []

@@ -238,7 +238,11 @@ def read_request(
     from reprokit.host.environment import agent_queries, simulated_gpu
     from reprokit.host.request import interpreter
     from reprokit.host.request.run_request import DEADLINE_S, Request
-    from reprokit.host.request.target import parse_command, parse_target
+    from reprokit.host.request.target import (
+        parse_command,
+        parse_target,
+        refuse_missing_script,
+    )
     from reprokit.integrations import notebook_command
 
     command = ctx.meta.get("command")
@@ -283,6 +287,8 @@ def read_request(
     watching |= shared.read_caches(options)
     if command is not None:
         _refuse_with_command(ctx, is_notebook=notebook is not None)
+        if notebook is None:
+            refuse_missing_script(command)
         return Request(
             parse_command(command, notebook or ""),
             **watching,

@@ -68,7 +68,7 @@ def watch(
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.attach import find_process
-    from reprokit.host.request.target import parse_command
+    from reprokit.host.request.target import parse_command, refuse_missing_script
     from reprokit.host.service import watch_loop
     from reprokit.host.service.service_watch import WatchOptions
 
@@ -79,6 +79,7 @@ def watch(
     with terminal.LiveStatus(is_plain=True) as live:
         if command is not None:
             parse_command(command)
+            refuse_missing_script(command)
             label = Path(command[0]).name
             output = watch_loop.create_output(output_dir, label)
             result = watch_loop.watch_command(

@@ -58,9 +58,10 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     verdict = captured.verdict
     head, rest = headline(verdict)
     rows: list[Row] = [("", head)]
-    if verdict.kind == "ok":
-        notes = [("note", note) for note in verdict.evidence[:MAX_NOTES]]
-        return [*rows, *map(_cut_row, notes)]
+    if verdict.kind == "ok" or (verdict.kind == "unknown" and captured.pack_path is None):
+        unseen = [row.why for row in captured.missing if row.what == "journal"]
+        notes = (unseen or [*verdict.evidence])[:MAX_NOTES]
+        return [*rows, *(_cut_row(("note", note)) for note in notes), *_written(captured)]
     if verdict.kind == "hang":
         rows += _waits(verdict)
     elif rest:
@@ -77,11 +78,18 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     if verdict.kind == "unknown":  # what is missing may be the reason
         missing = [f"{row.what}: {row.why}" for row in captured.missing if row.what != REPRO_FILE]
         rows += [_cut_row(("missing", text)) for text in missing[:1]]
-    if captured.report_path is not None:
-        rows.append(("report", _shown(captured.report_path)))
+    rows += _written(captured)
     if command := next_command(captured):
         rows.append(("next", command))
     return rows
+
+
+def _written(captured: CaptureResult) -> list[Row]:
+    """Return the report, or why there is no pack."""
+    if captured.report_path is not None:
+        return [("report", _shown(captured.report_path))]
+    whys = [row.why for row in captured.missing if row.what == "pack"]
+    return [_cut_row(("no pack", why)) for why in whys[:1]]
 
 
 def next_command(captured: CaptureResult) -> str:

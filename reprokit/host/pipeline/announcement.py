@@ -10,15 +10,16 @@ from reprokit.host.report import headline, users_line
 
 
 def announcement_of(state: State) -> list[str]:
-    """Return the verdict, the user's own line, and what the next steps are."""
+    """Return the verdict, the user's own line, and the next steps; nothing without a next step."""
+    steps = next_steps(state)
+    if not steps:
+        return []
     lines = [headline.headline(state.verdict)[0]]
     if place := users_line.find_users_line(state.verdict, state.seen):
         lines.append(f"    your line: {place}")
     elif function := users_line.find_compiled_function(state.journals):
         lines.append(f"    compiling: {function}")
-    if steps := next_steps(state):
-        lines.append(f"    next: {'; '.join(steps)}; Ctrl-C ends this early")
-    return lines
+    return [*lines, f"    next: {'; '.join(steps)}; Ctrl-C ends this early"]
 
 
 def next_steps(state: State) -> list[str]:

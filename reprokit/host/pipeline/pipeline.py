@@ -347,7 +347,7 @@ ABLATE = Step(
     why_not=NOT_STUDIED,
 )
 COUNT = Step("costs", count_costs)
-COLLECT = Step("environment", collect_environment)
+COLLECT = Step("environment", collect_environment, run_steps.has_evidence)
 RAISE_RATE = Step(
     "rate",
     condition_steps.raise_rate,
@@ -362,7 +362,7 @@ FIND_CONDITIONS = Step(
     may=_may_study,
     why_not="it was not done; reprokit conditions does it, with the pack",
 )
-PACK = Step("pack", write_pack)
+PACK = Step("pack", write_pack, run_steps.has_evidence)
 
 JUDGE = (
     OBSERVE,

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from reprokit.core.judge import machine_limits
+from reprokit.core.judge.stacks import phases
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract import run_names
@@ -36,6 +37,8 @@ from reprokit.host.system import compiler_cache, files
 
 BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target before the first compile."""
+STUCK_S = 20.0
+"""A program that made no progress for this long before Ctrl-C may be stuck."""
 NO_ROOM = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 )
@@ -262,3 +265,18 @@ def follow_up_hang(state: State) -> State:
         state.request, state.verdict, state.ended, state.run_path, state.callbacks.show
     )
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, answers=answers))
+
+
+def has_evidence(state: State) -> bool:
+    """Return False if the run showed nothing that a pack could tell: torch was never imported where
+    reprokit sees it, or the user interrupted a program that made progress outside the compiler.
+
+    ``reprokit pack`` packs such a run too.
+    """
+    verdict = state.verdict
+    if not state.may_run or verdict.kind not in ("ok", "unknown"):
+        return True
+    if verdict.cause == "interrupted":
+        is_at_work = verdict.phase in (*phases.COMPILE_PHASES, *BEFORE_COMPILE)
+        return is_at_work or (state.seen.quiet_s or 0.0) >= STUCK_S
+    return bool(state.journals.by_pid)

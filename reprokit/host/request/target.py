@@ -138,6 +138,25 @@ def parse_command(words: tuple[str, ...], notebook: str = "") -> Target:
     return Target("command", notebook, command=words)
 
 
+def refuse_missing_script(words: tuple[str, ...]) -> None:
+    """Raise BadInput if a command that begins with Python names a script that does not exist."""
+    if words and (script := _script_of(words)) and not Path(script).exists():
+        raise BadInput(f"there is no file {script}{_near_file(Path(script))}")
+
+
+def _script_of(words: tuple[str, ...]) -> str:
+    """Return the script of a command that begins with Python; empty if it has none."""
+    if not re.fullmatch(r"(?:python|pypy)[\d.]*", Path(words[0]).name):
+        return ""
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-"):
+        if rest[0] == "-" or re.fullmatch(r"-[a-zA-Z]*[cm]", rest[0]):
+            return ""  # a program on stdin, in the command line, or of a module
+        has_value = rest[0] in ("-W", "-X", "--check-hash-based-pycs")
+        rest = rest[2:] if has_value else rest[1:]
+    return rest[0] if rest else ""
+
+
 def _near_file(path: Path) -> str:
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix == ".py"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 
 from reprokit.core.records.observation import Missing
@@ -16,6 +18,9 @@ from reprokit.core.shared.contract.events import (
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
+
+_HIDES = re.compile(r"-[a-zA-Z]*[IES][a-zA-Z]*")
+"""Options of Python with which it does not load the instrumentation."""
 
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
@@ -63,8 +68,19 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
         why = f"reprokit did not start the process, so nothing recorded its {what}"
         missing.append(Missing("journal", why))
     elif not journals.by_pid:
-        why = "no process imported torch with the instrumentation on its path"
+        why = "torch was not seen"
         if request.target.kind == "command":
-            why += "; python -I, python -E and a cleared environment remove it"
+            why += f"; {_what_hides(request.target.command)}"
         missing.append(Missing("journal", why))
     return missing
+
+
+def _what_hides(command: tuple[str, ...]) -> str:
+    """Return what keeps reprokit out of the Python of a command, as far as its words show."""
+    for word, after in itertools.pairwise(command):
+        name = word.rpartition("/")[2]
+        if name == "env" and after in ("-i", "-", "--ignore-environment"):
+            return f"leave out `{after}` of env, which keeps reprokit out of Python"
+        if name.startswith(("python", "pypy")) and _HIDES.fullmatch(after):
+            return f"leave out `{after}`, which keeps reprokit out of Python"
+    return "python -I, -E or -S and a cleared environment hide it"
