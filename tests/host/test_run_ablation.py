@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from reprokit.core.experiments.ablation import (
+    BACKENDS,
     EAGER,
     INDUCTOR,
     OWN_BACKEND,
     OWN_PASSES,
+    REMEDIES,
     VARIANTS,
     CompileVariant,
 )
@@ -22,7 +24,8 @@ from reprokit.core.records.observation import Observation
 from reprokit.host.experiments import run_ablation
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from tests.support.candidates import WANTED, judged
+from reprokit.host.report import report_head
+from tests.support.candidates import WANTED, judged, signature_of
 
 SAME, PASSES = same_failure.SAME, same_failure.PASSES
 
@@ -158,3 +161,49 @@ def test_a_switch_is_tried_with_the_fastest_backend(
     )
     assert tried == backends
     assert [s.answer for s in ablation.steps if s.name == "dynamic=False"] == [answer]
+
+
+COUNTS = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+    def forward(self, x):
+        self.step += 1
+        return x + self.step
+net = torch.compile(Net())
+for _ in range(12):
+    net(torch.ones(2))
+"""
+
+
+@pytest.mark.real("it compiles a program with each setting, as a capture of a recompile limit does")
+def test_the_setting_that_avoids_recompiles_is_found(tmp_path: Path) -> None:
+    """It is tried on the program itself, and comes before backends in what avoids the failure."""
+    limits = ProbeLimits(60.0)
+    with ProbeServer(tmp_path, sys.executable, "dynamo") as server:
+        first = run_ablation.AblationRunner(server, COUNTS, WANTED, limits, sys.executable)
+        found = first.run_variant(BACKENDS[1])
+        runner = run_ablation.AblationRunner(
+            server, COUNTS, found.signature, limits, sys.executable
+        )
+        ablation = run_ablation.ablate_for_capture(runner, found.seen, ignore)
+    setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    assert found.verdict.kind == "recompile-limit"
+    assert report_head.ways_to_avoid(ablation.to_json(), "")[0] == setting
+    assert f"it passes with {setting}" in ablation.sentence
+    (check,) = (check for check in ablation.checks if check.what["with"] == setting)
+    assert check.what["configs"] == {setting.partition(" = ")[0]: True}
+
+
+def test_only_failures_that_a_setting_may_avoid_have_remedies(tmp_path: Path) -> None:
+    """An exception has none, and no step runs twice."""
+    runner = ScriptedRunner(tmp_path, {}, PASSES)
+    assert runner.remedies == ()
+    for kind in ("recompile-limit", "graph-break"):
+        runner._wanted = signature_of(kind, "guards", "it")
+        steps = run_ablation.ablate_everything(runner, Observation(), ignore).steps
+        names = [step.name for step in steps]
+        assert len(names) == len(set(names))
+        assert {remedy.name for remedy in REMEDIES[kind]} <= {*names}

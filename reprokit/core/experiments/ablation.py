@@ -98,6 +98,31 @@ VARIANTS = (
 """All ablation steps except those for the program's own code. A capture runs those of ``backends``
 and ``dynamic=False``.
 """
+
+
+def _setting(name: str, value: Any) -> CompileVariant:
+    """Return a switch whose name is the line of Python that sets it."""
+    configs = {f"torch._dynamo.config.{name}": value}
+    text = f"torch._dynamo.config.{name} = {value!r}"
+    return CompileVariant(text, "switches", {"configs": configs})
+
+
+_FOR_RECOMPILES = (
+    _setting("allow_unspec_int_on_nn_module", True),
+    next(variant for variant in VARIANTS if variant.name == "dynamic=True"),
+    _setting("recompile_limit", 64),
+)
+REMEDIES: Mapping[str, tuple[CompileVariant, ...]] = {
+    "recompile-limit": _FOR_RECOMPILES,
+    "recompile-storm": _FOR_RECOMPILES[:2],
+    "graph-break": (
+        _setting("capture_scalar_outputs", True),
+        _setting("capture_dynamic_output_shape_ops", True),
+    ),
+}
+"""Kind of a verdict -> settings that may avoid it, the smallest change first. A capture tries
+them.
+"""
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
 TRACED = frozenset({"dynamo-trace", "guards"})
 """Phases of failures that every backend shows; the backend "eager" is the fastest to try."""
@@ -302,7 +327,9 @@ class Ablation:
     def checks(self) -> tuple[Check, ...]:
         """The runs that check ``sentence``."""
         kinds: Mapping[str, How] = {same_failure.SAME: "fails", same_failure.PASSES: "passes"}
-        variants = {v.name: v.overrides for v in (*VARIANTS, OWN_BACKEND, OWN_PASSES)}
+        settings = [v for some in REMEDIES.values() for v in some]
+        every = (*VARIANTS, *settings, OWN_BACKEND, OWN_PASSES)
+        variants = {v.name: v.overrides for v in every}
         shown = [step for step in self.steps if step.name in self.sentence]
         return tuple(
             Check(kinds[step.answer], {"with": step.name, **variants.get(step.name, {})})

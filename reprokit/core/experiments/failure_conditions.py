@@ -115,11 +115,20 @@ class Conditions:
     @property
     def sentence(self) -> str:
         """What the failure needs and what it does not depend on, in one line."""
+        return " ".join(filter(None, (self._needs, self._rest)))
+
+    @property
+    def _needs(self) -> str:
         needs = [f"{name}: {value}" for name, value in self.needed]
         rows = [f"Needs: {', '.join(needs)}."] if needs else []
         if self.together:
             each = ", ".join(f"{name}: {value}" for name, value in self.together)
             rows.append(f"Needs at least one of: {each}.")
+        return " ".join(rows)
+
+    @property
+    def _rest(self) -> str:
+        rows = []
         if self.irrelevant:
             rows.append(f"Does not depend on: {', '.join(self.irrelevant)}.")
         if self.unknown:
@@ -127,11 +136,18 @@ class Conditions:
         return " ".join(rows)
 
     @property
-    def claim(self) -> Claim[PackedProgram]:
-        """``sentence``, with the runs that check it."""
+    def needs(self) -> list[Claim[PackedProgram]]:
+        """What the failure needs, with the runs that check it; empty if it needs nothing."""
         checks = [Check("passes", {"condition": name, "value": v}) for name, v in self.needed]
-        checks += [Check("fails", {"condition": name}) for name in self.irrelevant]
-        return claim(self.sentence, self, *checks)
+        return [claim(self._needs, self, *checks)] if self._needs else []
+
+    @property
+    def does_not_need(self) -> list[Claim[PackedProgram]]:
+        """How many conditions do not matter, and which, with the runs that check it."""
+        checks = [Check("fails", {"condition": name}) for name in self.irrelevant]
+        count = f"{len(self.irrelevant)} conditions were changed without effect. "
+        text = count * bool(self.irrelevant) + self._rest
+        return [claim(text, self, *checks)] if text else []
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object for packs and ``--json``."""

@@ -12,6 +12,7 @@ from reprokit.core.experiments.ablation import (
     BACKENDS,
     EAGER,
     OWN_PASSES,
+    REMEDIES,
     TRACED,
     VARIANTS,
     AblationStep,
@@ -91,6 +92,11 @@ class AblationRunner:
     def is_traced(self) -> bool:
         """True for a failure that shows while Dynamo traces the program or checks its guards."""
         return self._wanted.parts.phase in TRACED
+
+    @property
+    def remedies(self) -> tuple[CompileVariant, ...]:
+        """The settings that may avoid a failure of this kind."""
+        return REMEDIES.get(self._wanted.parts.kind, ())
 
     def run_variants(
         self, variants: Sequence[CompileVariant], show: Show = lambda status: None
@@ -270,9 +276,13 @@ def load_ablation(run_path: Path) -> AnyAblation | None:
     return None
 
 
-def _own_first(seen: Observation, variants: Sequence[CompileVariant]) -> list[CompileVariant]:
-    own = own_variants(seen)
-    return [*own, *(variant for variant in variants if variant not in own)]
+def _all_steps(
+    runner: AblationRunner, seen: Observation, variants: Sequence[CompileVariant]
+) -> list[CompileVariant]:
+    """Return the steps for the program's own code, then ``variants``, then the remedies."""
+    steps = list(own_variants(seen))
+    steps += [variant for variant in variants if variant not in steps]
+    return [*steps, *(remedy for remedy in runner.remedies if remedy not in steps)]
 
 
 def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
@@ -282,7 +292,7 @@ def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) ->
     above aot_eager say nothing new, and a program that recompiles takes long with them. Switches
     are then tried with the backend "eager", and again as they are if the failure is gone.
     """
-    variants = _own_first(seen, IN_CAPTURE)
+    variants = _all_steps(runner, seen, IN_CAPTURE)
     if not runner.is_traced:
         return runner.run_variants(variants, show)
     costly = [v for v in variants if v in BACKENDS[3:] or v.group == "switches"]
@@ -303,7 +313,7 @@ def _with_backend(variant: CompileVariant, backend: CompileVariant) -> CompileVa
 
 def ablate_everything(runner: AblationRunner, seen: Observation, show: Show) -> ProgramAblation:
     """Run all ablation steps, and find the one pass, decomposition or lowering that is wrong."""
-    ablation = runner.run_variants(_own_first(seen, VARIANTS), show)
+    ablation = runner.run_variants(_all_steps(runner, seen, VARIANTS), show)
     if ablation.own:
         return ablation
     part = ablation.first_failing.part if ablation.first_failing else ""

@@ -140,7 +140,9 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     banner = issue_claims.banner(decision, verdict)
     summary = _summary(facts)
     ablation = issue_claims.ablation_of(facts.ablation)
-    details = issue_claims.details(verdict, facts.signature, seen)[: limits.details]
+    details: list[Claim[Any]] = [*issue_claims.details(verdict, facts.signature, seen)]
+    details[1:1] = facts.conditions.does_not_need if facts.conditions else []
+    details = details[: limits.details]
     settings = issue_claims.settings(facts.configs)
     describe = _fill(
         "issue/describe.md.j2",
@@ -202,7 +204,7 @@ def _summary(facts: IssueFacts) -> list[Claim[Any]]:
     rows: list[Claim[Any]] = [issue_claims.what_fails(facts.verdict, facts.seen)]
     rows += issue_claims.without_compile(proof, facts.seen)
     rows += [claim(text, proof) for text in facts.depends_on if proof is not None]
-    rows += [facts.conditions.claim] if facts.conditions and facts.conditions.sentence else []
+    rows += facts.conditions.needs if facts.conditions else []
     return rows + issue_claims.version(facts.collect_env)
 
 
