@@ -179,9 +179,10 @@ def test_the_ablation_is_one_sentence() -> None:
     assert "It fails with" not in issue_text.make_issue(facts()).joined
 
 
-def test_an_issue_is_read_to_its_end() -> None:
-    """The repro starts by line 10, and there are at most 80 lines before the versions, however long
-    the log and the lists are.
+@pytest.mark.parametrize("count", [12, 21])
+def test_an_issue_is_read_to_its_end(count: int) -> None:
+    """The repro starts by line 10, and there are at most 45 lines before the versions for a usual
+    repro, however long the log and the lists are. A longer repro adds only its own lines.
     """
     evidence = tuple(f"e{i}" for i in range(50))
     verdict = Verdict("exception", "codegen", "KeyError", "x", evidence, responsible="torch")
@@ -191,14 +192,15 @@ def test_an_issue_is_read_to_its_end() -> None:
         stderr_tail="line of the log\n" * 500,
         answers=tuple(Answer(f"question {i}", "answer") for i in range(50)),
     )
-    program = repro("import torch\n" + "x = 1\n" * 20)
+    program = repro("import torch\n" + "x = 1\n" * (count - 1))
     frames = "".join(f'  File "torch/a.py", line {i}, in f{i}\n    call({i})\n' for i in range(40))
     traceback = f"Traceback (most recent call last):\n{frames}KeyError: 'buf1'"
     issue = issue_text.make_issue(
         facts(verdict=verdict, seen=seen, program=program, traceback=traceback, traces=("t.gz",))
     )
     lines = issue.joined.splitlines()
-    assert lines.index("```python") < 10 and lines.index("### Versions") <= 80
+    most = issue_text.MAX_LINES + max(0, count - 12)
+    assert lines.index("```python") < 10 and lines.index("### Versions") <= most
     assert re.search(r"\[3\d outer frames left out\]", issue.joined) and "in f39" in issue.joined
     assert "`TORCH_TRACE` for tlparse: `t.gz` in the attached tarball." in issue.joined
     assert lines.count("<details><summary>How it was found</summary>") == 1

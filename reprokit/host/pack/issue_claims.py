@@ -37,6 +37,8 @@ from reprokit.host.minimize.proofs.proven import Candidate, Repro
 PASSES_EAGER = Check("passes", {"without_compile": True})
 MAX_WAITS = 6
 """Limit of the printed waits of one process for another."""
+_ORIGIN = re.compile(r"(?<=lines), cut out of [^;]+")
+"""From what a repro was reduced, which only the user wants to know."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,8 @@ def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[Packe
         if libraries := entry_text.libraries_of(program.text):
             needs = f"; it needs {', '.join(libraries)} besides torch"
             checks.append(Check("imports", {"libraries": libraries}))
-        return claim(f"{program.about}{fake}{needs}", program.proof, *checks)
+        about = _ORIGIN.sub("", program.about)
+        return claim(f"{about}{fake}{needs}", program.proof, *checks)
     text = f"There is no proven repro: {program.why.rstrip('.')}."
     return claim(text, Unproved(program), Check("lines", {"lines": 0}))
 

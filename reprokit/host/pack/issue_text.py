@@ -36,8 +36,10 @@ MAX_ISSUE_CHARS = 60_000
 """GitHub refuses bodies over 65,536 characters; the rest is for the text of the user."""
 MAX_REPRO_CHARS = 24_000
 """A longer repro is only in the pack."""
-MAX_LINES = 80
+MAX_LINES = 45
 """Lines before the versions. A maintainer reads the whole text only if it is short."""
+MAX_DETAILS = 16
+"""Lines of the collapsed part about how the failure was found."""
 HEADING_LINES = 6
 """The lines of the two headings before these parts, and the empty lines around them."""
 
@@ -92,8 +94,6 @@ class _Limits:
     repro_chars: int = MAX_REPRO_CHARS
     log_chars: int = 16_000
     environment_chars: int = 12_000
-    details: int = 16
-    """Lines of the collapsed part of the description."""
     frames: int = python_traceback.MAX_FRAMES
     log_lines: int = 12
 
@@ -108,8 +108,6 @@ class _Limits:
     def with_fewer_lines(self) -> _Limits:
         if self.log_lines:
             return dataclasses.replace(self, log_lines=self.log_lines - 4)
-        if self.details > 4:
-            return dataclasses.replace(self, details=self.details - 2)
         return dataclasses.replace(self, frames=max(3, self.frames - 1))
 
 
@@ -142,7 +140,7 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     ablation = issue_claims.ablation_of(facts.ablation)
     details: list[Claim[Any]] = [*issue_claims.details(verdict, facts.signature, seen)]
     details[1:1] = facts.conditions.does_not_need if facts.conditions else []
-    details = details[: limits.details]
+    details = details[:MAX_DETAILS]
     settings = issue_claims.settings(facts.configs)
     describe = _fill(
         "issue/describe.md.j2",
@@ -153,9 +151,6 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
         has_repro=has_repro,
         ablation=ablation,
         growth="\n".join(seen.growth.get("table", ())),
-        details=details,
-        command=cut_text(facts.command, 2_000),
-        configs=cut_text("\n".join(row.text for row in settings), 3_000),
     )
     stack, stack_about = _stack(seen, verdict, 2 * limits.frames)
     traceback = _traceback(facts, limits.frames)
@@ -180,6 +175,9 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
             json.dumps(facts.environment, indent=1, default=repr), limits.environment_chars // 2
         ),
         variables=cut_text("\n".join(f"{k}={v}" for k, v in facts.variables.items()), 3_000),
+        details=details,
+        command=cut_text(facts.command, 2_000),
+        configs=cut_text("\n".join(row.text for row in settings), 3_000),
     )
     repository = responsibility.repository_for(verdict)
     default = FORMS[UPSTREAM["torch"]]
