@@ -100,3 +100,19 @@ def test_the_next_command_fits_the_result(
     result = captured(tmp_path, **{"kind": "exception", **more})  # type: ignore[arg-type]
     words = [word.replace("FOLDER", str(tmp_path)) for word in command.split()]
     assert summary.next_command(result) == shlex.join(words)
+
+
+def test_no_line_of_reprokit_is_on_an_open_line_of_the_program(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A progress bar leaves its line open. A line that ends needs no second end."""
+    monkeypatch.setattr(terminal, "PLAIN_INTERVAL_S", 0.0)
+    echo, live = out.Echo.of(out.PROGRESS), terminal.LiveStatus()
+    assert echo is not None
+    for shown in (b"0%|  | 0/4", b"\r50%| | 2/4", b" done\n", b""):
+        echo.write(shown)
+        echo.flush()
+        live.show_progress(RunProgress(20.0, 2_000_000, "", ""))
+    said = "reprokit: 20 s, 2 MB, starting\n"
+    bars = ("0%|  | 0/4\n", "\r50%| | 2/4\n", " done\n", "")
+    assert capsysbinary.readouterr().err.decode() == "".join(bar + said for bar in bars)

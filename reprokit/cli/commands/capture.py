@@ -194,7 +194,8 @@ def capture(
         entries = catalogue_files.all_entries(catalogues)  # a damaged one is refused first
         is_command = request.target.kind == "command"
         with terminal.LiveStatus(is_quiet=as_json, is_plain=is_command) as live:
-            streams = ((out.PROGRESS if as_json else out.RESULTS).buffer, out.PROGRESS.buffer)
+            stdout = out.PROGRESS if as_json else out.RESULTS
+            streams = (out.Echo.of(stdout), out.Echo.of(out.PROGRESS))
             captured = pipeline.capture_target(
                 request,
                 output_dir,

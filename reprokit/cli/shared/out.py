@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
 from reprokit.core.redaction import plain
 from reprokit.core.redaction.plain import clean_text
@@ -27,6 +27,7 @@ __all__ = [
     "PROGRESS",
     "RESULTS",
     "SETTINGS",
+    "Echo",
     "OutputSettings",
     "Part",
     "SafePrinter",
@@ -214,6 +215,41 @@ class SafePrinter:
             _give_up(stream)
 
 
+class Echo:
+    """The stream on which the output of a program is shown beside that of reprokit.
+
+    A progress bar leaves its line open, and no line of reprokit goes on it.
+    """
+
+    is_line_open = False
+    """Whether the last line of the program, on either stream, has no end yet."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    @classmethod
+    def of(cls, printer: SafePrinter) -> IO[bytes] | None:
+        """Return the echo on a printer's stream; None if it is closed."""
+        return cast("IO[bytes]", cls(printer.buffer)) if printer.buffer is not None else None
+
+    @classmethod
+    def end_line(cls, printer: SafePrinter) -> None:
+        """End the line that the program has left open, before a line of reprokit."""
+        if Echo.is_line_open:
+            Echo.is_line_open = False
+            printer.print_line()
+
+    def write(self, data: bytes) -> int:
+        """Write output of the program."""
+        if data:
+            Echo.is_line_open = not data.endswith(b"\n")
+        return self._stream.write(data)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+
 class _Sink:
     """A stream for rich: the printer's stream, without its exceptions.
 
@@ -263,6 +299,7 @@ PROGRESS = SafePrinter("stderr")
 def print_line(text: str) -> None:
     """Print one line of progress, with the indentation of ``text``, as for frames of a stack."""
     indent = " " * min(len(text) - len(text.lstrip(" ")), 8)
+    Echo.end_line(PROGRESS)
     PROGRESS.print_line(f"reprokit: {indent}{one_line(text)}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprokit.cli.shared import summary
-from reprokit.cli.shared.out import RESULTS, SETTINGS, one_line
+from reprokit.cli.shared.out import RESULTS, SETTINGS, Echo, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
@@ -164,6 +164,7 @@ def print_captured(captured: CaptureResult) -> None:
     """Print the result of a capture in at most ten lines and its repro if it is short, or with
     ``-v`` all of it.
     """
+    Echo.end_line(RESULTS)
     if SETTINGS.is_verbose:
         print_everything(captured)
         return

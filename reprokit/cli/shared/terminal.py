@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from reprokit.host.system.progress import OperationStatus
     from reprokit.host.watch.watchdog import RunProgress
 
-PLAIN_INTERVAL_S = 10.0
+FIRST_INTERVAL_S = 10.0
+PLAIN_INTERVAL_S = 60.0
+"""Seconds to the first line of progress and between later ones, where there is no live line."""
 
 
 class LiveStatus:
@@ -28,7 +30,7 @@ class LiveStatus:
         self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
-        self._printed_at = time.monotonic()
+        self._printed_at = time.monotonic() - max(PLAIN_INTERVAL_S - FIRST_INTERVAL_S, 0.0)
         """Time of the last plain line."""
         self._activity = ""
         """The operation of the last plain line."""
