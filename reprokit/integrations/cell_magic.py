@@ -12,6 +12,7 @@ so that the capture can be repeated.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -19,8 +20,11 @@ import shlex
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
+
+from reprokit.core.reduce.ast_edits import unknown_names
 
 
 class _UsageProblem(ValueError):
@@ -48,6 +52,10 @@ def capture_cell(shell: Any, line: str, cell: str) -> None:
     except _UsageProblem as problem:
         print(f"reprokit: {problem}")  # noqa: T201 - the output of the cell
         return
+    inputs: list[str] = shell.history_manager.input_hist_parsed  # without magics
+    if not numbers and (why := _unset_names(shell.transform_cell(cell), inputs[:-1])):
+        print(f"reprokit: {why}")  # noqa: T201
+        return
     named = [(f"In[{number}]", history[number]) for number in numbers]
     notebook = Path("reprokit-out") / f"cell-{time.strftime('%Y%m%d-%H%M%S')}.ipynb"
     text = notebook_text([*named, (f"In[{len(history) - 1}]", cell)], os.getcwd())
@@ -67,6 +75,41 @@ def capture_cell(shell: Any, line: str, cell: str) -> None:
         errors="replace",
     )
     _print_output(child)
+
+
+def _unset_names(cell: str, history: list[str]) -> str:
+    """Return which names of earlier inputs a cell reads, and the option that sets them; empty if
+    there is none, or if the cell is not plain Python.
+    """
+    missing = _names_in(cell)[1]
+    found: dict[str, int] = {}
+    for number, text in enumerate(history):
+        found |= dict.fromkeys(missing & _names_in(text)[0], number)
+    if not found:
+        return ""
+    numbers = ",".join(map(str, sorted({*found.values()})))
+    inputs = ", ".join(f"`{name}` of In[{number}]" for name, number in sorted(found.items()))
+    return f"the cell reads {inputs}; add --cells {numbers}, or --cells all for all inputs"
+
+
+def _names_in(text: str) -> tuple[set[str], set[str]]:
+    """Return the names that a cell sets, and those that it reads but does not set."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return set(), set()  # a magic, or a mistake that the run names
+    nodes = [*ast.walk(tree)]
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    names |= {
+        alias.asname or alias.name.split(".")[0]
+        for n in nodes
+        if isinstance(n, (ast.Import, ast.ImportFrom))
+        for alias in n.names
+    }
+    return names, unknown_names(tree)
 
 
 def read_line(line: str, last: int) -> tuple[list[int], list[str]]:

@@ -141,6 +141,7 @@ for cell in (
     "    mask[torch.arange(8).unsqueeze(0), torch.arange(8).unsqueeze(1)] = 0\\n"
     "    return torch.softmax(x + mask, dim=-1)",
     "%%reprokit --cells 7\\n1",
+    "%%reprokit\\ntorch.compile(masked_softmax)(torch.randn(8, 8))",
     "%%reprokit --cells 2 --output-dir out\\ntorch.compile(masked_softmax)(torch.randn(8, 8))",
     "print('goes on', masked_softmax(torch.ones(8, 8)).shape)",
 ):
@@ -151,7 +152,8 @@ for cell in (
 @pytest.mark.real
 def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     """%%reprokit runs the cell and the inputs that --cells names in a new process, prints the verdict
-    and the pack, and the kernel goes on. Messages name the input and the line, and modules of the kernel's folder
+    and the pack, and the kernel goes on. A cell that reads a name of another input does not run
+    without --cells. Messages name the input and the line, and modules of the kernel's folder
     can be imported.
     """
     (tmp_path / "kernel.py").write_text(IN_IPYTHON)
@@ -160,12 +162,14 @@ def test_a_cell_is_captured_in_a_process_of_its_own(tmp_path: Path) -> None:
     done = warm_processes.run_torch_program(tmp_path / "kernel.py", cwd=tmp_path, **place)
     assert done.returncode == 0, done.stderr
     assert "--cells '7': '7' names no inputs before In[3]" in done.stdout
+    unset = "the cell reads `masked_softmax` of In[2], `torch` of In[2]; add --cells 2, or --cells"
+    assert f"reprokit: {unset} all for all inputs\n" in done.stdout, done.stdout
     assert "exception in codegen: KeyError was raised" in done.stdout, done.stdout
     assert "In[2], line 2 does not run: %precision 3" in done.stdout
     assert "goes on torch.Size([8, 8])" in done.stdout
-    (pack,) = (tmp_path / "out").glob("reprokit-cell-*-exception-*.tar.gz")
-    assert f"{pack}" in done.stdout
-    assert '.ipynb#In[4]", line 1, in <module>' in done.stdout
+    assert len([*(tmp_path / "out").glob("reprokit-cell-*-exception-*.tar.gz")]) == 1
+    assert "next       reprokit minimize out/run-001 --budget 900" in done.stdout
+    assert '.ipynb#In[5]", line 1, in <module>' in done.stdout
     assert len([*(tmp_path / "reprokit-out").glob("cell-*.ipynb")]) == 1
 
 

@@ -5,6 +5,7 @@ text.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -323,3 +324,25 @@ def target_names(node: ast.AST) -> str:
     ):
         return node.targets[0].id
     return ""
+
+
+def unknown_names(tree: ast.Module) -> set[str]:
+    """Return the names that the program reads but does not define: each raises a NameError."""
+    defined = set(dir(builtins)) | {"__file__", "__name__", "__builtins__", "__class__"}
+    read: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else defined).add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if any(a.name == "*" for a in node.names):
+                return set()
+            defined |= {a.asname or a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            defined.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            defined.add(node.rest)
+    return read - defined

@@ -20,6 +20,7 @@ from typing import Any
 from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
 from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.reduce.ast_edits import unknown_names
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize.answers.budget import Budget
@@ -29,7 +30,6 @@ from reprokit.host.minimize.candidate_text import (
     count_code_lines,
     parse_program,
     top_level_definitions,
-    unknown_names,
 )
 from reprokit.host.probe.candidate import (
     UNCOMPILED_ROLES,
