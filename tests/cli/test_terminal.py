@@ -42,6 +42,28 @@ def test_the_progress_of_a_run_has_its_limit(
     ]
 
 
+@pytest.mark.parametrize(
+    ("position", "shown"),
+    [
+        ("/v/lib/python3.11/site-packages/torch/nn/modules/linear.py:134 in forward", ""),
+        (f"{Path.cwd()}/train.py:12 in step", "train.py:12 in step"),
+        (f"/{'a' * 50}/{'b' * 20}/net.py:7 in f", f".../{'b' * 20}/net.py:7 in f"),
+        ("call_function add (add_1)", "call_function add (add_1)"),
+    ],
+)
+def test_the_position_of_the_compiler_is_short(
+    position: str,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file of a package begins with the package, and one of the user with the current folder."""
+    monkeypatch.setattr(terminal, "PLAIN_INTERVAL_S", 0.0)
+    terminal.LiveStatus().show_progress(RunProgress(12.0, 2_000_000, "tracing", position))
+    shown = shown or "torch/nn/modules/linear.py:134 in forward"
+    assert capsys.readouterr().err == f"reprokit: 12 s, 2 MB, tracing, {shown}\n"
+
+
 def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureResult:
     """Return the result of a capture with a proved repro."""
     repro = folder / "repro.py"

@@ -432,3 +432,16 @@ def test_a_process_that_no_tool_can_read_gets_a_signal_before_the_run_ends(
     assert watcher.gather_stall_evidence() is not None
     assert already == []
     watcher.close()
+
+
+@pytest.mark.parametrize(("unit", "shown"), [("node", "add_3"), ("line", "")])
+def test_only_a_position_of_the_present_phase_is_shown(
+    unit: str, shown: str, run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last record may be of an earlier graph or phase, such as its last node."""
+    clock = Clock(monkeypatch)
+    watcher = make_watchdog(run_path, monkeypatch)
+    journal(run_path, ev="begin", name="GraphLowering.run")
+    (run_path / "journal" / f"{os.getpid()}.now").write_bytes(encode_now(Now(1.0, unit, "add_3")))
+    advance(watcher, clock, 1.5)
+    assert watcher.run_progress(2.0, 0.0).position == shown

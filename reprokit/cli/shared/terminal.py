@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 FIRST_INTERVAL_S = 10.0
 PLAIN_INTERVAL_S = 60.0
 """Seconds to the first line of progress and between later ones, where there is no live line."""
+MAX_POSITION_CHARS = 60
+_INSTALLED = re.compile(r"\S*/(?:site|dist)-packages/")
 
 
 class LiveStatus:
@@ -96,6 +100,17 @@ class LiveStatus:
         self._status.update(Text(out.one_line(text)))
 
 
+def _shown_position(position: str) -> str:
+    """Return ``torch/nn/modules/linear.py:134 in forward`` or ``train.py:12`` without the folders
+    before it.
+    """
+    position = _INSTALLED.sub("", position).removeprefix(f"{os.getcwd()}/")
+    if len(position) <= MAX_POSITION_CHARS:
+        return position
+    rest = position[-MAX_POSITION_CHARS:]
+    return f"...{rest[max(rest.find('/'), 0) :]}"
+
+
 def _line(progress: RunProgress) -> str:
     limit = f" of at most {progress.limit_s:.0f} s" if progress.limit_s else ""
     parts = [
@@ -104,7 +119,7 @@ def _line(progress: RunProgress) -> str:
         progress.activity or "starting",
     ]
     if progress.position:
-        parts.append(progress.position[-80:])
+        parts.append(_shown_position(progress.position))
     if progress.quiet_s >= 5:
         parts.append(f"no progress for {progress.quiet_s:.0f} s")
     return ", ".join(parts)

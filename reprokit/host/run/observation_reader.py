@@ -187,6 +187,8 @@ def read_observation(
     named = phases.phase_of_events(names)
     is_tracing = named is not None and named[0] == "dynamo-trace"
     is_endless = is_tracing and now.repeats > request.line_repeats
+    # the record may be of an earlier phase or graph
+    is_of_phase = named is not None and phases.FINE_HEARTBEAT.get(named[0]) == now.unit
     where = now.repeated if is_endless else now.where  # where in a loop it ended is chance
     evidence = outcome.stacks.evidence
     sizes = [e.world_size or "" for e in journals.events_of_type(Process)]
@@ -225,7 +227,7 @@ def read_observation(
             else ""
         ),
         open_events=names,
-        position=where if where and named and named[0] in phases.FINE_HEARTBEAT else "",
+        position=where if is_of_phase else "",
         last_line=journals.last_line.get(pid, ""),
         raised=private_names.redact_raised(raised) if raised is not None else None,
         compile_failures=tuple(_raised(e) for e in journals.events_of_type(CompileFailed)),

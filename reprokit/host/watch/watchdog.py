@@ -50,7 +50,7 @@ class RunProgress:
     activity: str
     """What the program does, in words; empty before its first event."""
     position: str
-    """The line, the node or the pass that the compiler is at; empty if it is not known."""
+    """The line or the node that the compiler is at in its present phase; empty if unknown."""
     quiet_s: float = 0.0
     """Seconds since the last progress."""
     limit_s: float = 0.0
@@ -278,7 +278,8 @@ class Watchdog:
         named = phases.phase_of_events(main.open_events)
         activity = phases.PHASE_WORDS[named[0]] if named else ""
         rss = self.watch.samples.last_rss_bytes
-        where = now.where if now else ""
+        is_of_phase = now and named and phases.FINE_HEARTBEAT.get(named[0]) == now.unit
+        where = now.where if now and is_of_phase else ""
         return RunProgress(elapsed_s, rss, activity, where, self.quiet_s, limit_s)
 
     def close(self) -> None:

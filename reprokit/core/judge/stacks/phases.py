@@ -184,8 +184,8 @@ COMPILE_PHASES = frozenset(
 WAITS_FOR_CHILD = frozenset({"cpp-build", "worker-wait", "triton-compile", "ptxas"})
 """Phases in which a different process may do the work."""
 
-FINE_HEARTBEAT = frozenset({"dynamo-trace", "lowering"})
-"""Phases that journal each user line or each graph node."""
+FINE_HEARTBEAT = {"dynamo-trace": "line", "lowering": "node"}
+"""Phases that journal each user line or each graph node, with the unit of these records."""
 
 COARSE = re.compile(
     r"torch/_dynamo/(output_graph|convert_frame|backends/.*|repro/.*)(\.py)?|torch/_inductor/compile_fx\.py|torch/_functorch/.*"
