@@ -129,6 +129,7 @@ def _value(option: click.Option) -> str:
     name = option.metavar or {
         "path": "PATH",
         "text": "TEXT",
+        "number": "N",
         "integer range": "N",
         "integer": "N",
     }.get(option.type.name, "SECONDS" if "float" in option.type.name else option.type.name.upper())

@@ -178,7 +178,7 @@ def test_a_process_is_found_by_its_slurm_job(tmp_path: Path) -> None:
         ((), "name one process: a PID, --match NAME or --slurm-job ID"),
         (("4194303",), "there is no process 4194303"),
         (("4242", "--match", "x"), "name one process"),
-        (("1",), "1 is not in the range"),
+        (("1",), "'1' is not a whole number of at least 2"),
         ((str(os.getpid()),), "is reprokit itself or started it"),
     ],
 )

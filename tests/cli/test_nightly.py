@@ -122,7 +122,7 @@ def test_the_options_of_the_user_are_not_for_the_jobs_of_a_nightly_run(night: Ca
     folder = place_of(night)
     for variables in ({}, {"REPROKIT_CAPTURE_LAYERS": "1", "REPROKIT_CAPTURE_BATCH_SIZE": "0"}):
         done = reprokit("capture", "erf.py:make", cwd=folder, env=clean_environ(**variables))
-        assert done.status == 2 and "is not in the range" in done.err
+        assert done.status == 2 and "is not a whole number of at least 1" in done.err
     assert night.json["groups"]["new"][0]["repro_lines"]
 
 

@@ -308,7 +308,7 @@ def test_a_killed_watch_leaves_its_command(tmp_path: Path) -> None:
         (("--",), "there is no command after --"),
         (("--", "no-such-program"), "there is no program 'no-such-program'"),
         (("--stall", "never", "2"), "'never' is not a number of seconds"),
-        (("--port", "99999", "2"), "99999 is not in the range"),
+        (("--port", "99999", "2"), "'99999' is not a whole number from 1 to 65535"),
         (("--output-dir", "/proc/nowhere", "--", "true"), "name a writable --output-dir"),
     ],
 )

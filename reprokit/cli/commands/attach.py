@@ -10,6 +10,7 @@ import click
 
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.cli.shared.option_types import WholeNumber
 
 if TYPE_CHECKING:
     from reprokit.host.pipeline.attach_pipeline import Attached
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
         " interrupted."
     )
 )
-@click.argument("pid", type=click.IntRange(min=2), required=False)
+@click.argument("pid", type=WholeNumber(min=2), required=False)
 @shared.MATCH
 @shared.option(
     "--slurm-job",

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     ),
 )
 @shared.NAMING
-@shared.option("--layers", section=shared.MODEL, type=click.IntRange(1), help="Number of layers.")
-@shared.option("--batch-size", section=shared.MODEL, type=click.IntRange(1), help="Batch size.")
+@shared.option("--layers", section=shared.MODEL, type=shared.at_least(1), help="Number of layers.")
+@shared.option("--batch-size", section=shared.MODEL, type=shared.at_least(1), help="Batch size.")
 @shared.option(
-    "--sequence-length", section=shared.MODEL, type=click.IntRange(1), help="Tokens in a sequence."
+    "--sequence-length", section=shared.MODEL, type=shared.at_least(1), help="Tokens in a sequence."
 )
 @shared.option(
     "--set",
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--tensor-parallel-gpus",
     "tensor_parallel",
     section=shared.MODEL,
-    type=click.IntRange(2),
+    type=shared.at_least(2),
     metavar="N",
     help=(
         "Split the model over N ranks as its tp_plan says: N processes through torch's elastic"
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     "--line-repeats",
     section=shared.ENDS,
     is_rare=True,
-    type=click.IntRange(1),
+    type=shared.at_least(1),
     default=20_000,
     show_default=True,
     help="A line that Dynamo traces more times than this in one frame is not progress.",
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     "--graph-breaks",
     section=shared.FINDINGS,
     is_rare=True,
-    type=click.IntRange(0),
+    type=shared.at_least(0),
     metavar="N",
     help="More graph breaks than N are a failure; default: any number is fine.",
 )

@@ -87,7 +87,7 @@ def init(suite: Path, as_json: bool) -> None:
 )
 @shared.option(
     "--cores",
-    type=click.IntRange(1),
+    type=shared.at_least(1),
     help="Use at most this many cores of this machine; default: all.",
 )
 @shared.option(

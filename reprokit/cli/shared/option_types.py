@@ -46,6 +46,28 @@ class DurationType(Duration):
         return seconds
 
 
+class WholeNumber(click.IntRange):
+    """A whole number within limits, with a message in words."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        from reprokit.host.system import host_log
+
+        least, most, number = self.min, self.max, None
+        with host_log.suppress(ValueError):
+            number = int(value)
+        is_allowed = number is not None and (
+            (least is None or number >= least) and (most is None or number <= most)
+        )
+        if not is_allowed:
+            limits = f"from {least:g} to {most:g}" if most is not None else f"of at least {least:g}"
+            self.fail(f"{value!r} is not a whole number {limits}", param, ctx)
+        assert number is not None
+        return number
+
+
 class PlaceType(Word):
     """The path of a file, or another word, such as an interpreter on PATH or the name of a GPU."""
 

@@ -17,6 +17,7 @@ from reprokit.cli.shared.option_types import (
     DurationType,
     GpuType,
     TargetType,
+    WholeNumber,
 )
 from reprokit.core.shared.errors import BadInput
 
@@ -27,6 +28,11 @@ target_command = functools.partial(click.command, cls=CommandWithTarget)
 """Decorators for commands; the second is for those that take a command line after ``--``."""
 DEFAULT_PYTHON = "reprokit's own, or if that has no torch the one of VIRTUAL_ENV or .venv"
 """The default of ``--python``, for help texts."""
+
+
+def at_least(number: int) -> WholeNumber:
+    """Return the type of a whole number that is not smaller."""
+    return WholeNumber(number)
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -60,7 +66,7 @@ MATCH = option(
 PORTS = option(
     "--port",
     "ports",
-    type=click.IntRange(1, 65535),
+    type=WholeNumber(1, 65535),
     multiple=True,
     help="A TCP port on which it answers every request: with an open request it is not idle.",
 )
@@ -226,7 +232,7 @@ PROOFS = option(
     "--proofs",
     section=REPRO,
     is_rare=True,
-    type=click.IntRange(1, 100),
+    type=WholeNumber(1, 100),
     default=3,
     envvar="REPROKIT_PROOFS",
     show_default=True,
@@ -236,7 +242,7 @@ CORES = option(
     "--cores",
     section=REPRO,
     is_rare=True,
-    type=click.IntRange(1, 4096),
+    type=WholeNumber(1, 4096),
     envvar="REPROKIT_CORES",
     help="Processes that may run at once after the target has ended; default: the usable cores.",
 )
