@@ -41,7 +41,7 @@ LINES = {
     ("targets.py:raises",): "failed: ValueError: no weights here (line 4 of targets.py)",
     ("--stall", "0", "llama-tiny"): "above 0",
     ("--stall", "nan", "llama-tiny"): "above 0",
-    ("--line-repeats", "0", "llama-tiny"): "range",
+    ("--line-repeats", "0", "llama-tiny"): "whole number of at least 1",
     ("targets.py:exits",): "called sys.exit(3)",
     ("targets.py:no_gradient", "--train"): "nothing to run backward",
     ("--model", "llama-tiny", "--backend", "nonsense"): "Invalid backend",
