@@ -155,6 +155,7 @@ def test_a_hang_in_a_backend_that_no_graph_contains_is_not_a_repro(
     words = ("--stall", "8", "--budget", "5", "--no-escalate", "--", sys.executable)
     done = recorded(*words, write("script.py", ONLY_ONCE + script), **STUDIED)
     assert done.kind == "hang", done.out
+    assert done.json["verdict"]["responsible"] == "unknown"  # the code has no file
     text = assert_candidate(done, "run alone in a fresh process it passes")
     assert "sin" in text and "backend" not in text.split("torch.compile", 1)[1]
 

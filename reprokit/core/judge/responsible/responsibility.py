@@ -10,7 +10,12 @@ import dataclasses
 import re
 
 from reprokit.core.judge.hangs import ranks
-from reprokit.core.judge.responsible import cache_questions, ownership, simulation_gaps
+from reprokit.core.judge.responsible import (
+    cache_questions,
+    machine_questions,
+    ownership,
+    simulation_gaps,
+)
 from reprokit.core.judge.responsible.parties import UPSTREAM, Responsible
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
@@ -30,15 +35,6 @@ _OF_VALUE = re.compile(
 """A guard on the value of a Python object: ``L['self'].step == 3``. Dynamo's own specialization of
 a float, which it then names, is not meant.
 """
-_DRIVER = re.compile(
-    r"CUDA driver version is insufficient|CUDA driver initialization failed|CUDA error: (?:unknown"
-    r" error|system not yet"
-    r" initialized|initialization error|no CUDA-capable device is detected|the provided PTX was"
-    r" compiled with an unsupported"
-    r" toolchain)|Found no NVIDIA driver|NVML (?:error|_ERROR)\w*|NVML_ERROR_\w+|Driver/library"
-    r" version mismatch"
-)
-"""Error messages of a GPU driver."""
 
 
 def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
@@ -53,11 +49,11 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         return Responsible("reprokit", (verdict.reason,), verdict.detail)
     questions = (
         _reprokit,
-        _machine,
+        machine_questions.machine,
         cache_questions.damaged_file,
         cache_questions.stale_key,
         cache_questions.missed_entry,
-        _driver,
+        machine_questions.driver,
         _gpu_kernel,
         _unjudged,
         _without_compiler,
@@ -75,7 +71,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     )
     answers = (question(verdict, seen) for question in questions)
     first = next((answer for answer in answers if answer is not None), None)
-    first = first or Responsible("torch", (_torch_evidence(verdict, seen),))
+    first = first or _rest(verdict, seen)
     if seen.why_not_plain and not seen.names_reprokit:
         return dataclasses.replace(first, because=(*first.because, _not_plain(seen)))
     return first
@@ -93,33 +89,6 @@ def _reprokit(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 def _not_plain(seen: Observation) -> str:
     return f"No run without reprokit shows the failure: {seen.why_not_plain or 'there was none'}."
-
-
-def _machine(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for a full disk, a stopped process, a device that does not respond, a lock of a
-    different program, and a SIGKILL from outside.
-    """
-    cause = verdict.cause or ""
-    if cause == "disk-full":
-        return Responsible("machine", ("The disk is full, or a file reached its size limit.",))
-    if verdict.kind == "crash" and cause == "SIGKILL" and not seen.oom_evidence:
-        return Responsible(
-            "machine", ("The target was killed by SIGKILL, which the compiler does not send.",)
-        )
-    if verdict.kind != "hang":
-        return None
-    if cause == "stopped" or cause.endswith("-stopped"):
-        return Responsible("machine", ("A process is stopped by a signal (state T).",))
-    if cause == "uninterruptible":
-        return Responsible("machine", ("A thread waits in the kernel for a device (state D).",))
-    own = {process.pid for process in seen.evidence.processes}
-    holder = next(
-        (lock.pid for lock in seen.evidence.locks if lock.is_holder and lock.pid not in own), None
-    )
-    if cause == "file-lock" and holder is not None:
-        why = f"Process {holder}, which is not part of the target, holds the lock."
-        return Responsible("machine", (why,))
-    return None
 
 
 def _gpu_kernel(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -292,15 +261,6 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     return Responsible("user", (why,), operator)
 
 
-def _driver(verdict: Verdict, seen: Observation) -> Responsible | None:
-    raised = blamed_exception(seen)
-    if seen.simulated or raised is None:
-        return None
-    matches = (_DRIVER.search(link.message) for link in raised.chain)
-    error = next((match.group() for match in matches if match), "")
-    return Responsible("driver", (f"The GPU driver reported: {error}.",)) if error else None
-
-
 def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:
     if seen.kernel:
         return Responsible("triton", ("Triton alone fails to compile the kernel.",))
@@ -361,13 +321,18 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     return Responsible("user", (why,), place.at)
 
 
-def _torch_evidence(verdict: Verdict, seen: Observation) -> str:
-    """Return the evidence against torch as a sentence. While a loop is traced, its frames move."""
+def _rest(verdict: Verdict, seen: Observation) -> Responsible:
+    """Return torch, unless the failure is in code that ``exec`` made, which may be anybody's. While
+    a loop is traced, its frames move.
+    """
     frames = fr.normalise_frames(ownership.stack_of(verdict, seen))
     kept, _ = fr.RULES.significant_frames(frames, 1)
-    if kept and verdict.kind in ("exception", "crash", "hang") and not seen.endless_line:
-        return f"The failure is in {fr.show_frame(kept[0])}."
-    return verdict.reason
+    if not kept or verdict.kind not in ("exception", "crash", "hang") or seen.endless_line:
+        return Responsible("torch", (verdict.reason,))
+    if kept[0].file == "<user>":
+        why = f"The failure is in {kept[0].function}, and nothing shows whose code that is."
+        return Responsible("unknown", (why,))
+    return Responsible("torch", (f"The failure is in {fr.show_frame(kept[0])}.",))
 
 
 def repository_for(verdict: Verdict) -> str:
