@@ -138,3 +138,26 @@ def test_no_line_of_reprokit_is_on_an_open_line_of_the_program(
     said = "reprokit: 20 s, 2 MB, starting\n"
     bars = ("0%|  | 0/4\n", "\r50%| | 2/4\n", " done\n", "")
     assert capsysbinary.readouterr().err.decode() == "".join(bar + said for bar in bars)
+
+
+def test_paths_are_relative_only_to_a_folder_that_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path that begins with a dash is no option, and a program may delete the current folder."""
+    (tmp_path / "-out").mkdir()
+    (tmp_path / "-out" / "repro.py").write_text(PROGRAM)
+    result = captured(tmp_path)
+    result.repro_path = tmp_path / "-out" / "repro.py"
+    result.users_line = f"{tmp_path}/train.py:3 in f: x = 1"
+    monkeypatch.chdir(tmp_path)
+    rows = dict(summary.summary_rows(result))
+    assert rows["repro"].endswith(": ./-out/repro.py")
+    assert rows["your line"] == "train.py:3 in f: x = 1"
+
+    def gone() -> Path:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "cwd", gone)
+    rows = dict(summary.summary_rows(result))
+    assert rows["repro"].endswith(f": {tmp_path}/-out/repro.py")
+    assert rows["next"] == f"reprokit issue {shlex.quote(str(tmp_path / 'it.tar.gz'))}"

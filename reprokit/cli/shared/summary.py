@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.cli.shared.terminal import current_folder
+from reprokit.core.experiments.ablation import AnyAblation, PartAblation
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.same_failure import PASSES
 from reprokit.core.records.finding import Verdict
@@ -138,7 +138,8 @@ def _by_ablation(ablation: AnyAblation | None) -> str:
         return ""
     passing = [s.name for s in ablation.steps if s.group == "backends" and s.answer == PASSES]
     passes = f" and passes with {passing[-1]}" if passing else ""
-    return ablation.blamed or f"it fails with {ablation.first_failing.name}{passes}"
+    it = f"{ablation.it[:1].lower()}{ablation.it[1:]}"
+    return ablation.blamed or f"{it} fails with {ablation.first_failing.name}{passes}"
 
 
 def _known(captured: CaptureResult) -> list[Row]:
@@ -157,8 +158,11 @@ def _known(captured: CaptureResult) -> list[Row]:
     steps = captured.ablation.to_json() if captured.ablation else {}
     ways = report_head.ways_to_avoid(steps, "")
     ways = [way for way in ways if way != report_head.WITHOUT_COMPILE]
-    if avoids := avoids or " or ".join(ways[:2]):
+    if avoids:
         rows.append(("avoid it", avoids))
+    elif ways:
+        is_part = isinstance(captured.ablation, PartAblation)
+        rows.append(("avoid it", " or ".join(ways[:2]) + " (tried on a part of it)" * is_part))
     return rows
 
 
@@ -186,7 +190,7 @@ def _place_row(captured: CaptureResult) -> Row:
 
 def _shorter(file: str, columns: int) -> str:
     """Return the path of a file, without its first folders if it is longer than ``columns``."""
-    file = report_head.relative_to_folder(file, os.getcwd())
+    file = report_head.relative_to_folder(file, str(current_folder() or ""))
     parts = Path(file).parts
     shorter = [file, "/".join(("...", *parts[-2:])), "/".join(("...", *parts[-1:]))]
     return next((text for text in shorter if len(text) <= columns), shorter[-1])
@@ -194,5 +198,8 @@ def _shorter(file: str, columns: int) -> str:
 
 def _shown(path: Path) -> str:
     """Return a path relative to the current folder if it is below it, because that is shorter."""
-    folder = Path.cwd()
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+    folder = current_folder()
+    if folder is None or not path.is_relative_to(folder):
+        return str(path)
+    shown = str(path.relative_to(folder))
+    return f"./{shown}" if shown.startswith("-") else shown  # and not an option

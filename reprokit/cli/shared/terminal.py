@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprokit.cli.shared import out
@@ -100,11 +100,20 @@ class LiveStatus:
         self._status.update(Text(out.one_line(text)))
 
 
+def current_folder() -> Path | None:
+    """Return the current folder; None if it was deleted."""
+    from reprokit.host.system import host_log
+
+    with host_log.suppress(OSError):
+        return Path.cwd()
+    return None
+
+
 def _shown_position(position: str) -> str:
     """Return ``torch/nn/modules/linear.py:134 in forward`` or ``train.py:12`` without the folders
     before it.
     """
-    position = _INSTALLED.sub("", position).removeprefix(f"{os.getcwd()}/")
+    position = _INSTALLED.sub("", position).removeprefix(f"{current_folder()}/")
     if len(position) <= MAX_POSITION_CHARS:
         return position
     rest = position[-MAX_POSITION_CHARS:]
