@@ -231,7 +231,7 @@ def test_a_model_that_cannot_be_split_gives_a_one_line_error(write: Any, tmp_pat
             "needs 2 GPUs, and torch sees 0 here",
         ),
         ((*split, "--", "python", "x.py"), "--tensor-parallel-gpus changes a model"),
-        (("--model", "llama-tiny", "--tensor-parallel-gpus", "1"), "x>=2"),
+        (("--model", "llama-tiny", "--tensor-parallel-gpus", "1"), "of at least 2"),
     ):
         done = reprokit("capture", *words, cwd=tmp_path)
         assert done.status == 2 and says in done.err.splitlines()[-1], done.err
