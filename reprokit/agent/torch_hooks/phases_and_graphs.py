@@ -33,10 +33,10 @@ def exclude_agent() -> None:
         return
     from torch._dynamo import trace_rules
 
-    _is_excluded = True
     package = __package__.split(".")[0]
     for name in ("core", "agent.import_hook", "agent.record", "agent.torch_hooks"):
         trace_rules.add(f"{package}.{name}")
+    _is_excluded = True
 
 
 def skip_guard_timing() -> None:
