@@ -60,7 +60,7 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     rows: list[Row] = [("", head)]
     if verdict.kind == "ok" or (verdict.kind == "unknown" and captured.pack_path is None):
         unseen = [row.why for row in captured.missing if row.what == "journal"]
-        notes = (unseen or [*verdict.evidence])[:MAX_NOTES]
+        notes = [*filter(None, [rest]), *(unseen or verdict.evidence)][:MAX_NOTES]
         return [*rows, *(_cut_row(("note", note)) for note in notes), *_written(captured)]
     if verdict.kind == "hang":
         rows += _waits(verdict)

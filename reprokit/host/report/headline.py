@@ -12,7 +12,7 @@ _PHASE = re.compile(r", in phase [\w-]+(?: \([^)]*\))?")
 
 def headline(verdict: Verdict) -> tuple[str, str]:
     """Return what happened as one sentence, and its details: the cause of a hang, or what follows
-    the first colon of a long sentence.
+    the first colon or semicolon of a long sentence.
     """
     where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
     reason = _PHASE.sub("", verdict.reason, count=1) if where else verdict.reason
@@ -20,7 +20,7 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     if verdict.kind == "hang" and verdict.cause:
         reason, _, rest = reason.partition(f", {verdict.cause}: ")
     elif len(f"{verdict.kind}{where}: {reason}") > MAX_COLUMNS:
-        reason, _, rest = reason.partition(": ")
+        reason, _, rest = reason.partition(": " if ": " in reason else "; ")
     reason = reason if reason.endswith(".") else f"{reason}."
     return cut_at_word(f"{verdict.kind}{where}: {reason}"), rest
 
