@@ -24,7 +24,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from reprokit.core.reduce.ast_edits import unknown_names
+from reprokit.core.reduce.ast_edits import own_nodes, unknown_names
 
 
 class _UsageProblem(ValueError):
@@ -100,7 +100,7 @@ def _names_in(text: str) -> tuple[set[str], set[str]]:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return set(), set()  # a magic, or a mistake that the run names
-    nodes = [*ast.walk(tree)]
+    nodes = [*own_nodes(tree.body)]  # without local names
     names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     names |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
     names |= {

@@ -46,6 +46,7 @@ def test_the_progress_of_a_run_has_its_limit(
     ("position", "shown"),
     [
         ("/v/lib/python3.11/site-packages/torch/nn/modules/linear.py:134 in forward", ""),
+        ("/my env/lib/site-packages/torch/nn/modules/linear.py:134 in forward", ""),
         (f"{Path.cwd()}/train.py:12 in step", "train.py:12 in step"),
         (f"/{'a' * 50}/{'b' * 20}/net.py:7 in f", f".../{'b' * 20}/net.py:7 in f"),
         ("call_function add (add_1)", "call_function add (add_1)"),

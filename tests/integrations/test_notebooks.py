@@ -13,7 +13,7 @@ from reprokit.core.shared.errors import BadInput
 from reprokit.host.request import command_line
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command
-from reprokit.integrations import notebook_command, run_notebook
+from reprokit.integrations import cell_magic, notebook_command, run_notebook
 from tests.support import warm_processes
 from tests.support.environments import ROOT
 from tests.support.reprokit_calls import reprokit
@@ -178,3 +178,10 @@ def test_the_magic_is_loaded_from_the_package() -> None:
     code = "import reprokit, sys; reprokit.load_ipython_extension; print('IPython' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_a_local_name_of_another_input_is_not_one_that_it_sets() -> None:
+    """--cells with that input would not set the name."""
+    history = ["", "def f():\n    width = 3\n    return width", "depth = 2"]
+    assert cell_magic._unset_names("print(width)", history) == ""
+    assert "`depth` of In[2]; add --cells 2" in cell_magic._unset_names("print(depth)", history)

@@ -19,7 +19,7 @@ FIRST_INTERVAL_S = 10.0
 PLAIN_INTERVAL_S = 60.0
 """Seconds to the first line of progress and between later ones, where there is no live line."""
 MAX_POSITION_CHARS = 60
-_INSTALLED = re.compile(r"\S*/(?:site|dist)-packages/")
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages/")
 
 
 class LiveStatus:
