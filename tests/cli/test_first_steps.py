@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.environments import ROOT, SITE, clean_environ, with_small_torch
-from tests.support.processes import restore_signals, wait_until
-from tests.support.reprokit_calls import reprokit, reprokit_command
+from tests.support.reprokit_calls import reprokit
 
 
 @pytest.mark.parametrize("words", [(), ("nightly",)], ids=["reprokit", "nightly"])
@@ -104,23 +102,6 @@ def test_a_run_directory_names_its_pack(tmp_path: Path) -> None:
         gone = reprokit(command, captures[0]["run_dir"])
         pack = shlex.join(["reprokit", "pack", captures[0]["run_dir"]])
         assert gone.status == 2 and pack in gone.err
-
-
-def test_an_interrupted_run_is_one_for_pack_too(tmp_path: Path) -> None:
-    """The exit status is 130, as that of the capture."""
-    program = "import pathlib, time; pathlib.Path('began').touch(); time.sleep(600)"
-    child = subprocess.Popen(
-        reprokit_command("capture", "--output-dir", "out", "--", sys.executable, "-c", program),
-        cwd=tmp_path,
-        env=clean_environ(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=restore_signals,
-    )
-    assert wait_until((tmp_path / "began").exists)
-    child.send_signal(signal.SIGINT)
-    assert child.wait(120) == 130
-    assert reprokit("pack", tmp_path / "out" / "run-001").status == 130
 
 
 @pytest.fixture(scope="module")

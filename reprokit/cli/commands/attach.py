@@ -10,7 +10,6 @@ import click
 
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.option_types import WholeNumber
 
 if TYPE_CHECKING:
     from reprokit.host.pipeline.attach_pipeline import Attached
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         " interrupted."
     )
 )
-@click.argument("pid", type=WholeNumber(min=2), required=False)
+@click.argument("pid", type=shared.at_least(2), required=False)
 @shared.MATCH
 @shared.option(
     "--slurm-job",

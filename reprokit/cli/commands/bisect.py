@@ -12,7 +12,6 @@ import click
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import is_given
-from reprokit.cli.shared.option_types import WholeNumber
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ NOT_WITH_GIT = (
     "-n",
     "--times",
     section=shared.ENDS,
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     default=1,
     show_default=True,
     help="Number of runs of each version.",

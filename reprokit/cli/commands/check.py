@@ -9,7 +9,6 @@ import click
 
 from reprokit.cli.shared import option_types, out
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.option_types import WholeNumber
 
 SKIP = 125
 """The exit code with which ``git bisect run`` skips a commit."""
@@ -47,7 +46,7 @@ SKIP = 125
 @shared.option(
     "-n",
     "--times",
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     default=1,
     show_default=True,
     help="Maximum number of runs.",

@@ -10,7 +10,6 @@ import click
 
 from reprokit.cli.shared import consent, option_types, out, replayed_places, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.option_types import WholeNumber
 
 if TYPE_CHECKING:
     from reprokit.host.minimize.rerun_repro import ReplayResult
@@ -34,7 +33,7 @@ EXIT_CODES = {"same": 0, "other": 1, "passes": 1, "unresolved": 3}
 @shared.option(
     "-n",
     "--times",
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     default=1,
     show_default=True,
     help="Number of runs, each in a fresh process.",

@@ -11,7 +11,6 @@ import click
 from reprokit.cli.commands import capture as capture_command
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, terminal
-from reprokit.cli.shared.option_types import WholeNumber
 
 if TYPE_CHECKING:
     from reprokit.host.request.run_request import Request
@@ -47,13 +46,13 @@ KNOBS = ("layers", "batch_size", "sequence_length")
 @shared.option(
     "--at",
     section="Measurement",
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     help="The size to predict; default: the zoo model's own, else 4 times the largest.",
 )
 @shared.option(
     "--repeats",
     section="Measurement",
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     default=1,
     show_default=True,
     help="Run each size this many times and use the lowest cost of each phase; for a busy machine.",

@@ -12,7 +12,6 @@ import click
 
 from reprokit.cli.shared import consent, known_matches, option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.option_types import WholeNumber
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ COMMENT_FILE = "comment.md"
 )
 @shared.option(
     "--block",
-    type=WholeNumber(1),
+    type=shared.at_least(1),
     help="Number of the code block with the program; default: the first complete program.",
 )
 @shared.option(

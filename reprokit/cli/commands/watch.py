@@ -9,7 +9,6 @@ import click
 
 from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
-from reprokit.cli.shared.option_types import WholeNumber
 
 if TYPE_CHECKING:
     from reprokit.host.service.watch_loop import WatchResult
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
         " lock-up, 1 there was a lock-up; 2 wrong usage."
     )
 )
-@click.argument("pid", type=WholeNumber(min=2), required=False)
+@click.argument("pid", type=shared.at_least(2), required=False)
 @shared.MATCH
 @shared.option(
     "--stall",
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 )
 @shared.option(
     "--packs",
-    type=WholeNumber(min=0),
+    type=shared.at_least(0),
     default=5,
     show_default=True,
     help="Keep at most this many packs, one per signature; later lock-ups are only reported.",

@@ -15,6 +15,7 @@ from reprokit.cli.shared.terminal import current_folder
 from reprokit.core.experiments.ablation import AnyAblation, PartAblation
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.same_failure import PASSES
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract.run_names import REPRO_FILE
 from reprokit.core.triage import known_failures
@@ -171,8 +172,7 @@ def _about_repro(captured: CaptureResult) -> str:
     if minimized is None or minimized.proof is None:
         return "proved"
     proof, lines = minimized.proof, minimized.lines
-    count = f"{lines} line{'s' * (lines != 1)}"
-    return f"{count}, fails in {proof.hits} of {proof.runs} fresh runs"
+    return f"{plural(lines, 'line')}, fails in {proof.hits} of {proof.runs} fresh runs"
 
 
 def _place_row(captured: CaptureResult) -> Row:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import threading
 import warnings
 
 from reprokit.core.reduce import readable
 from reprokit.core.shared.contract import run_names
 from reprokit.host.system import host_log
-
-_WARNINGS = threading.Lock()
-"""The filters of warnings belong to the process, and several threads parse programs."""
 
 
 def parse_program(text: str) -> ast.Module | None:
@@ -20,7 +16,7 @@ def parse_program(text: str) -> ast.Module | None:
     An example is a ``break`` outside a loop, which parses.
     """
     try:
-        with _WARNINGS, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
             compile(tree, run_names.REPRO_FILE, "exec", dont_inherit=True)

@@ -89,11 +89,6 @@ def allowed() -> Iterator[None]:
         _is_allowed = before
 
 
-def are_allowed() -> bool:
-    """Return whether an interrupt would raise KeyboardInterrupt now, in the main thread."""
-    return _is_allowed and threading.current_thread() is threading.main_thread()
-
-
 def raise_if_interrupted() -> None:
     """Raise a deferred interrupt if interrupts are allowed; loops that wait call this."""
     if _is_pending and _is_allowed:

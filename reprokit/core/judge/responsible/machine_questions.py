@@ -48,6 +48,7 @@ def machine(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 
 def driver(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for an error that the GPU driver reported."""
     raised = blamed_exception(seen)
     if seen.simulated or raised is None:
         return None
