@@ -257,7 +257,8 @@ def test_a_journal_cut_at_any_byte_still_gives_a_verdict(write: Any, recorded: R
         (("workarounds", "x.py"), "names a file but no factory"),
         (("workarounds", "x.py:make", "--timeout", "-1"), "above 0"),
         (("workarounds", "targets.py"), "names a file but no factory"),
-        (("capture", "llama-tiny", "--graph-breaks", "-1"), "--graph-breaks"),
+        (("capture", "llama-tiny", "--fail-on", "graph-break:-1"), "graph-break:3"),
+        (("capture", "llama-tiny", "--fail-on", "slow"), "recompile, graph-break, cudagraph-skip"),
     ],
 )
 def test_commands_refuse_bad_packs_and_targets_with_a_one_line_error(

@@ -257,12 +257,26 @@ def test_an_integer_of_a_cache_is_the_guard_that_fails(recorded: Recorder) -> No
     index in a tensor the run is healthy.
     """
     done = recorded(SAMPLES / "kv_cache.py:make", out="broken")
-    assert (done.status, done.kind) == (1, "recompile-limit"), done.out
+    assert (done.status, done.kind) == (0, "recompile-limit"), done.out
     assert done.json["signature"]["title"] == "recompile-limit: guards | <input>._current_idx == #"
     assert "the guard that fails is self._current_idx == " in done.json["verdict"]["reason"]
     assert "kv_cache.py:" in done.json["verdict"]["work"]["line"]
     fixed = recorded(SAMPLES / "kv_cache.py:make_fixed", out="fixed", **COMPARES)
     assert (fixed.status, fixed.kind) == (0, "ok"), fixed.out
+
+
+@pytest.mark.real
+def test_what_works_in_pytorch_fails_if_the_user_says_so(tmp_path: Path) -> None:
+    """The exit code is 0 for a recompile limit, unless ``--fail-on`` names it."""
+    words = ("capture", "--no-minimize", "--output-dir")
+    target = SAMPLES / "kv_cache.py:make"
+    tolerated = reprokit(*words, tmp_path / "a", "--fail-on", "graph-break:2", target)
+    failed = reprokit(*words, tmp_path / "b", "--fail-on", "recompile,cudagraph-skip", target)
+    assert (tolerated.status, failed.status) == (0, 1), failed.out
+    run_dir = next((tmp_path / "b").glob("run-*"))
+    assert reprokit("pack", run_dir).status == 1
+    issue = next((tmp_path / "b").glob("*.tar.gz"))
+    assert "--fail-on recompile,cudagraph-skip" in reprokit("show", issue, "--json").out
 
 
 COUNTING = """
@@ -345,7 +359,7 @@ def test_graph_breaks_fail_when_they_are_not_wanted(write: Any, recorded: Record
     assert (
         allowed.kind == "ok" and "graph break at" in (allowed.run_dir / "verdict.json").read_text()
     )
-    counted = recorded(*words, "--graph-breaks", "0", out="b")
+    counted = recorded(*words, "--fail-on", "graph-break", out="b")
     whole = recorded(*words, "--fullgraph", out="c")
     assert (counted.status, counted.kind, whole.status, whole.kind) == (
         1,

@@ -110,7 +110,6 @@ def attach(
       reprokit attach --match train.py --graphs --yes
       reprokit attach --slurm-job 1234567 --stall 10m --then end
     """
-    from reprokit.cli.commands.capture import exit_code
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.attach import find_process, run_inside
     from reprokit.host.pipeline import attach_pipeline
@@ -142,7 +141,7 @@ def attach(
         out.RESULTS.print_json(to_json(attached))
     else:
         print_attached(attached)
-    ctx.exit(exit_code(attached.captured.verdict))
+    ctx.exit(attached.captured.exit_code)
 
 
 def _ask_consent(pid: int, way: str, is_agreed: bool) -> None:

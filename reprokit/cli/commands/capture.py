@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprokit.cli.shared import known_matches, out, terminal
+from reprokit.cli.shared import known_matches, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import is_given
-from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.source.entry_programs import ENTRIES
 
 if TYPE_CHECKING:
-    from reprokit.core.records.finding import Verdict
     from reprokit.host.request.run_request import Request
     from reprokit.host.request.target import Target
 
@@ -83,12 +81,14 @@ if TYPE_CHECKING:
     ),
 )
 @shared.option(
-    "--graph-breaks",
+    "--fail-on",
     section=shared.FINDINGS,
-    is_rare=True,
-    type=shared.at_least(0),
-    metavar="N",
-    help="More graph breaks than N are a failure; default: any number is fine.",
+    type=option_types.FailOnType(),
+    metavar="NAMES",
+    help=(
+        "End with exit code 1 also for graph-break (graph-break:3 allows 3), recompile or"
+        " cudagraph-skip, which PyTorch regards as working."
+    ),
 )
 @shared.option(
     "--compare/--no-compare",
@@ -217,12 +217,7 @@ def capture(
         from reprokit.cli.shared import print_capture
 
         print_capture.print_captured(captured)
-    ctx.exit(exit_code(captured.verdict))
-
-
-def exit_code(verdict: Verdict) -> int:
-    """Return the exit code for a verdict."""
-    return 130 if verdict.cause == "interrupted" else kind_named(verdict.kind).exit_code
+    ctx.exit(captured.exit_code)
 
 
 def read_request(
@@ -276,7 +271,8 @@ def read_request(
         "grace_s": options["grace"],
         "line_repeats": options["line_repeats"],
         "escalate": options["escalate"],
-        "most_breaks": options["graph_breaks"],
+        "most_breaks": (options["fail_on"] or {}).get("graph-break"),
+        "fail_on": tuple(options["fail_on"] or ()),
         "compares": command is None if options["compare"] is None else options["compare"],
         "runs_unisolated": options["without_isolation"],
         "minimizes": options["minimize"],

@@ -24,7 +24,6 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
     Examples:
       reprokit pack reprokit-out/train-20261121-101500-4242/run-001
     """
-    from reprokit.cli.commands.capture import exit_code
     from reprokit.cli.shared import print_capture
     from reprokit.host.pipeline import pipeline
 
@@ -33,4 +32,4 @@ def pack(ctx: click.Context, run_dir: Path, as_json: bool) -> None:
         out.RESULTS.print_json(captured.to_json())
     else:
         print_capture.print_captured(captured)
-    ctx.exit(exit_code(captured.verdict))
+    ctx.exit(captured.exit_code)

@@ -136,7 +136,7 @@ def scale(
         print_capture.print_table(captured.seen.growth)
         out.RESULTS.print_line()
         print_capture.print_captured(captured)
-    ctx.exit(capture_command.exit_code(captured.verdict))
+    ctx.exit(captured.exit_code)
 
 
 def _sizes(

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     Duration = click.ParamType[float]
     Word = click.ParamType[str]
+    Limits = click.ParamType[dict[str, int]]
 else:  # it is not generic before click 8.5
-    Duration = Word = click.ParamType
+    Duration = Word = Limits = click.ParamType
 
 
 class DurationType(Duration):
@@ -66,6 +67,30 @@ class WholeNumber(click.IntRange):
             self.fail(f"{value!r} is not a whole number {limits}", param, ctx)
         assert number is not None
         return number
+
+
+class FailOnType(Limits):
+    """What is a failure although PyTorch regards it as working: words, and how many are fine."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, int]:
+        """Return the words, each with the number that is fine."""
+        from reprokit.core.records.verdict_kinds import FAIL_ON
+
+        if isinstance(value, dict):  # a default
+            return value
+        limits: dict[str, int] = {}
+        for text in filter(None, (word.strip() for word in str(value).split(","))):
+            name, colon, number = text.partition(":")
+            if name not in FAIL_ON:
+                self.fail(f"{name!r} is none of {', '.join(FAIL_ON)}", param, ctx)
+            if colon and not (name == "graph-break" and number.isdecimal()):
+                self.fail(f"{text!r} has a limit; write, for example, graph-break:3", param, ctx)
+            limits[name] = int(number or 0)
+        return limits
 
 
 class PlaceType(Word):

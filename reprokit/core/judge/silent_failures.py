@@ -17,7 +17,7 @@ from reprokit.core.records.recompiles import (
     GraphBreak,
 )
 from reprokit.core.records.remarks.cudagraph_skips import SKIP_PREFIX, reason_family
-from reprokit.core.records.verdict_kinds import NONDETERMINISTIC
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 """The exceptions that torch raises at a recompile limit if it is configured to fail there."""
@@ -127,7 +127,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
         last = given_up[-1]
         why = f"`fullgraph=True` is set, and the graph breaks: {last.reason}, at {last.where}"
         return _broken(seen, last, why)
-    if seen.exit_status != 0 or not (seen.is_command or seen.has_finished) or not seen.breaks:
+    if not _has_ended_normally(seen) or not seen.breaks:
         return None
     count = sum(b.count for b in seen.breaks)
     first = seen.breaks[0]
@@ -149,8 +149,7 @@ def _skipped(seen: Observation) -> Verdict | None:
         return None
     chain = seen.raised.chain if seen.raised else ()
     is_reported = any(SKIP_PREFIX in link.message for link in chain)
-    has_ended = seen.exit_status == 0 and (seen.is_command or seen.has_finished)
-    if not is_reported and not has_ended:
+    if not is_reported and not _has_ended_normally(seen):
         return None
     first = seen.skips[0]
     at = f" at {first.where}" if first.where else ""
@@ -175,8 +174,7 @@ def _cache_missed(seen: Observation) -> Verdict | None:
         return None
     chain = seen.raised.chain if seen.raised else ()
     is_checked = any(_is_assertion(link, MISS_MESSAGE) for link in chain)
-    has_ended = seen.exit_status == 0 and (seen.is_command or seen.has_finished)
-    if not is_checked and not has_ended:
+    if not is_checked and not _has_ended_normally(seen):
         return None
     first = seen.missed[0]
     why = f"a graph is compiled although the cache has its entry: the {first.cause}"
@@ -219,6 +217,18 @@ def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
         detail=first.detail,
         work={"line": first.where},
     )
+
+
+def is_tolerated(verdict: Verdict, seen: Observation) -> bool:
+    """Return True for what PyTorch regards as working, in a program that goes on to its normal end,
+    if the user does not call it a failure.
+    """
+    word = kind_named(verdict.kind).fail_on
+    return bool(word) and word not in seen.fail_on and _has_ended_normally(seen)
+
+
+def _has_ended_normally(seen: Observation) -> bool:
+    return seen.exit_status == 0 and (seen.is_command or seen.has_finished)
 
 
 def notes_on_ok(seen: Observation) -> tuple[str, ...]:

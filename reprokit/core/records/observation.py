@@ -133,6 +133,8 @@ class Observation:
     """Warnings of the compiler, grouped."""
     most_breaks: int | None = None
     """The number of graph breaks that the user allows; None for any number."""
+    fail_on: tuple[str, ...] = ()
+    """The words of ``--fail-on``: what the user calls a failure, and PyTorch does not."""
     has_instrumentation: bool = False
     """At least one process imported the compiler, so that it could be watched."""
     not_recorded: tuple[str, ...] = ()

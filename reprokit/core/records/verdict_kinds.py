@@ -18,6 +18,10 @@ class Kind:
     name: str
     exit_code: int = 1
     """The exit code of ``reprokit capture``."""
+    fail_on: str = ""
+    """The word of ``--fail-on`` for it. PyTorch regards the program as working, so the exit code
+    is 0 without that word if the program goes on to its normal end.
+    """
     colour: str = "red"
     """The colour of the verdict on a terminal."""
     is_failure: bool = True
@@ -102,6 +106,7 @@ KINDS = {
         ),
         Kind(
             name="recompile-limit",
+            fail_on="recompile",
             is_minimizable=True,
             is_silent=True,
             is_of_calls=True,
@@ -110,6 +115,7 @@ KINDS = {
         ),
         Kind(
             name="recompile-storm",
+            fail_on="recompile",
             is_minimizable=True,
             is_silent=True,
             is_of_calls=True,
@@ -118,6 +124,7 @@ KINDS = {
         ),
         Kind(
             name="graph-break",
+            fail_on="graph-break",
             is_minimizable=True,
             is_silent=True,
             is_of_calls=True,
@@ -126,6 +133,7 @@ KINDS = {
         ),
         Kind(
             name="cudagraph-skip",
+            fail_on="cudagraph-skip",
             is_minimizable=True,
             is_silent=True,
             expected="CUDA graphs, as they are asked for",
@@ -180,6 +188,8 @@ KINDS = {
     )
 }
 """By name, in the order of the documentation."""
+FAIL_ON = tuple(dict.fromkeys(kind.fail_on for kind in KINDS.values() if kind.fail_on))
+"""The words of ``--fail-on``."""
 
 
 def kind_named(name: str) -> Kind:

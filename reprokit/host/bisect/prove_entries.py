@@ -158,7 +158,7 @@ def _capture(
     script = files.write_atomically(folder / "program.py", program)
     words = ["capture", "--json", "--no-minimize", "--stall", str(STALL_S)]
     words += ["--timeout", str(TIMEOUT_S), "--output-dir", str(folder / "out")]
-    words += ["--graph-breaks", "0"] if entry.kind == "graph-break" else []
+    words += ["--fail-on", "graph-break"] if entry.kind == "graph-break" else []
     words += ["--gpu", entry.gpu] if entry.gpu else []
     command = own_command("reprokit", "--isolated", *words, "--", python, str(script))
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import AnyAblation
 from reprokit.core.growth import costs
+from reprokit.core.judge import silent_failures
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -64,6 +65,14 @@ class CaptureResult:
     """The versions of ``torch`` and ``triton`` of the target, where they are known."""
     catalogue: Sequence[KnownFailure] | None = None
     """The entries of known failures; None for those of reprokit."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of ``reprokit capture``."""
+        if self.verdict.cause == "interrupted":
+            return 130
+        is_tolerated = silent_failures.is_tolerated(self.verdict, self.seen)
+        return 0 if is_tolerated else kind_named(self.verdict.kind).exit_code
 
     def known(self) -> list[KnownMatch]:
         """Return the known failures that the failure matches, the best first."""

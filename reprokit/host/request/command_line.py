@@ -64,6 +64,10 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
         words += ["--line-repeats", str(request.line_repeats)]
     if request.escalate is not None:
         words.append("--escalate" if request.escalate else "--no-escalate")
+    if request.fail_on:
+        limit = {"graph-break": request.most_breaks}
+        words.append("--fail-on")
+        words.append(",".join(f"{n}:{limit[n]}" if limit.get(n) else n for n in request.fail_on))
     if request.checks_caches:
         words.append("--caches")
     for name, setting in request.cache_change.items():

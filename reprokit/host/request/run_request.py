@@ -73,6 +73,8 @@ class Request:
     """Seconds in which eager and compiled calls are timed in turns, after the first calls."""
     most_breaks: int | None = None
     """A larger number of graph breaks is a failure; None allows any number."""
+    fail_on: tuple[str, ...] = ()
+    """What is a failure although PyTorch regards it as working: words of ``verdict_kinds``."""
     compares: bool = True
     """Compare the results with those of eager mode if nothing else fails. A command runs once more
     in each mode.
@@ -115,9 +117,9 @@ class Request:
     attached_pid: int = 0
     """The process that was observed while it ran; 0 for a target that reprokit starts."""
     quiet_before_s: float = 0.0
+    """For this long that process had not advanced before, as the user or ``watch`` states."""
     python_refused: str = ""
     """Why the interpreter of an attached process must not be run; empty if it may be."""
-    """For this long that process had not advanced before, as the user or ``watch`` states."""
     variables: dict[str, str] = field(default_factory=dict)
     """Additional environment variables of the target, for a follow-up run."""
 

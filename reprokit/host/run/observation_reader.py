@@ -253,6 +253,7 @@ def read_observation(
         skips=cudagraph_skips.group_skips(journals.events_of_type(CudagraphSkipped)),
         remarks=compiler_warnings.group_warnings(journals.events_of_type(WarningShown)),
         most_breaks=request.most_breaks,
+        fail_on=request.fail_on,
         has_instrumentation=bool(journals.events_of_type(Torch)),
         not_recorded=tuple(
             dict.fromkeys(e.records for e in journals.events_of_type(AgentProblem) if e.records)

@@ -205,7 +205,7 @@ class _IssueRunner:
     def _capture(self, python: str, file: str, name: str) -> JailedCapture:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
-        words += ["--graph-breaks", "0"] if self.issue.reported.kind == "graph-break" else []
+        words += ["--fail-on", "graph-break"] if self.issue.reported.kind == "graph-break" else []
         words += ["--compare", "--", python, file, *self.issue.command.arguments]
         try:
             return self._read_capture(self._run_reprokit(words, python))
