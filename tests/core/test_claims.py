@@ -17,8 +17,9 @@ from reprokit.core.records.finding import Verdict
 from reprokit.host.report import markdown
 from tests.support.environments import ROOT
 
+EAGER_BACKEND = {"compile": {"backend": "eager"}}
 STEPS = (
-    AblationStep('backend="eager"', "backends", "passes", "ok", ""),
+    AblationStep('backend="eager"', "backends", "passes", "ok", "", overrides=EAGER_BACKEND),
     AblationStep('backend="aot_eager"', "backends", "same", "exception", "title"),
 )
 VERDICT = Verdict("exception", "codegen", "KeyError", "KeyError was raised.")

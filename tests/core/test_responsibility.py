@@ -18,7 +18,7 @@ from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, Thread
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState
-from reprokit.core.records.recompiles import RecompiledFunction
+from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 
 V = "/opt/v/lib/python3.11/site-packages/"
 POST_GRAD = Frame(V + "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes", 260)
@@ -112,6 +112,13 @@ ON_FAKE = (
 def recompiled(guard: str, where: str) -> dict[str, Any]:
     row = RecompiledFunction("forward", "train.py", 10, 8, (guard,), "self.step += 1", where)
     return {"recompiled": (row,)}
+
+
+ASKED = "Call to `torch._dynamo.graph_break()`"
+
+
+def broken(reason: str, where: str, hint: str = "") -> dict[str, Any]:
+    return {"breaks": (GraphBreak(reason, where, hints=(hint,)),)}
 
 
 TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
@@ -364,6 +371,50 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "",
     ),
     "a graph break": ("graph-break", "dynamo-trace", "x", {}, "torch", ""),
+    "a graph break that the program asks for": (
+        "graph-break",
+        "dynamo-trace",
+        ASKED,
+        broken(ASKED, "/my programs/train.py:4"),
+        "user",
+        "/my programs/train.py:4",
+    ),
+    "a graph break that is fundamental": (
+        "graph-break",
+        "dynamo-trace",
+        "x",
+        broken("x", "train.py:4", "This graph break is fundamental - it is unlikely that"),
+        "user",
+        "train.py:4",
+    ),
+    "a graph break that needs a setting": (
+        "graph-break",
+        "dynamo-trace",
+        "x",
+        broken("x", "train.py:4", "Set `torch._dynamo.config.allow_rnn = True` to"),
+        "user",
+        "train.py:4",
+    ),
+    "a graph break in torch": (
+        "graph-break",
+        "dynamo-trace",
+        "x",
+        broken(
+            "x",
+            V + "torch/nn/modules/rnn.py:4",
+            "This graph break is fundamental - it is unlikely that",
+        ),
+        "torch",
+        "",
+    ),
+    "recompiles that the program asks for": (
+        "recompile-limit",
+        "guards",
+        "recompile_limit",
+        {"fails_only_with": "dynamic=False"},
+        "user",
+        "",
+    ),
     "a recompile limit": ("recompile-limit", "guards", "recompile_limit", {}, "torch", ""),
     "an attribute that counts steps": (
         "recompile-limit",

@@ -22,7 +22,14 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import Begin, End
-from reprokit.host.report import flamegraph, report_data, report_head, template_files, timeline
+from reprokit.host.report import (
+    flamegraph,
+    report_data,
+    report_head,
+    template_files,
+    timeline,
+    waiting_lines,
+)
 from reprokit.host.report.page import html_report, page_parts, palette, svg
 from reprokit.host.report.report_model import FlameNode, ReportHead
 from reprokit.host.run import observation_reader, run_directory
@@ -57,6 +64,7 @@ def head_of(text: str = "", file: str = "repro.py") -> ReportHead:
         "compiling": text,
         "program": {"file": file, "text": text, "about": text, "why_unproven": ""},
         "avoids": [text] if text else [],
+        "advice": text,
         "command": text,
         "versions": [{"name": "torch", "version": text}],
         "started": "2026-11-24 21:57 UTC",
@@ -211,8 +219,8 @@ def test_the_page_is_self_contained_and_escapes_everything(tmp_path: Path) -> No
 
 
 def test_what_a_reader_needs_comes_before_the_evidence(tmp_path: Path) -> None:
-    """The order is headline, sentence, the user's line, repro, what avoids the failure, command,
-    versions, date, issue form, evidence.
+    """The order is headline, sentence, decision, the user's line, what avoids the failure, repro,
+    command, versions, date, evidence.
     """
     report = model(tmp_path, "the sentence")
     head = head_of()
@@ -225,14 +233,14 @@ def test_what_a_reader_needs_comes_before_the_evidence(tmp_path: Path) -> None:
     parts = (
         "<h1>Hang while lowering to Inductor&#39;s IR: lock-deadlock</h1>",
         "the sentence",
+        "issues/new",
         "m.py:3 in f: x.sin()",
+        "no fusion",
         "data-copy=",
         "&lt;b&gt;",
-        "no fusion",
         "reprokit capture m.py:f",
         "torch 2.13.0",
         "2026-11-24 21:57 UTC</dd>",
-        "issues/new",
         'id="evidence"',
         'id="timeline"',
         'id="samples"',
@@ -240,6 +248,67 @@ def test_what_a_reader_needs_comes_before_the_evidence(tmp_path: Path) -> None:
     places = [body.index(part) for part in parts]
     assert places == sorted(places)
     check_page_is_accessible(Page(page))
+
+
+COMMENTS = "https://github.com/pytorch/pytorch/issues/7#issue-comment-box"
+
+
+@pytest.mark.parametrize(
+    ("decision", "not_filed", "target", "words"),
+    [
+        (
+            {"action": "comment", "issue": "a/b#7", "url": COMMENTS},
+            "",
+            COMMENTS,
+            "Comment on a/b#7",
+        ),
+        ({}, "", "https://github.com/pytorch/pytorch/issues/new", "Open a new issue in pytorch/"),
+        ({"action": "nothing", "url": ""}, "it is yours", "#remedies", "Nothing to file"),
+    ],
+)
+def test_the_decision_is_one_button(
+    decision: dict[str, str], not_filed: str, target: str, words: str, tmp_path: Path
+) -> None:
+    """Its target is the comments of the known issue, the form of a new one, or the remedies."""
+    report = model(tmp_path)
+    head = {**head_of(), "advice": "hold it in a tensor"}
+    head["decision"] = {**head_of()["decision"], **decision}
+    text = html_report.render_html_report({**report, "head": head, "not_filed": not_filed})
+    (button,) = re.findall(r'<a class="action" href="([^"]+)"[^>]*>([^<]+)', text)
+    assert button[0] == target and button[1].startswith(words)
+    assert "Not tried: hold it in a tensor." in text
+    assert f"Because {not_filed}." in text or not not_filed
+
+
+def test_a_repro_is_never_cut(tmp_path: Path) -> None:
+    """A candidate may be long and scrolls."""
+    report = model(tmp_path)
+    for file, scrolls in (("repro.py", False), ("candidate.py", True)):
+        text = "\n".join(f"line_{n} = {n}" for n in range(99))
+        report["head"] = head_of(text, file)
+        page = html_report.render_html_report(report)
+        assert "line_98 = 98" in page
+        assert ('<pre class="program candidate"' in page) is scrolls
+
+
+def test_both_sides_of_a_lock_are_shown_with_their_code(tmp_path: Path) -> None:
+    """The place of each side is in the stacks, which have the whole path."""
+    (tmp_path / "locks.py").write_text("one\nwith first:\n    with second:\n        work()\n")
+    frames = [(Frame(str(tmp_path / "locks.py"), name, n),) for name, n in (("go", 2), ("f", 3))]
+    threads = tuple(ThreadStack(n, "t", stack, tid=n) for n, stack in enumerate(frames))
+    seen = Observation(dumps=(Dump(1, "py-spy", 7, threads),))
+    detail = "waits for a lock at locks.py:3 in f; thread w waits at locks.py:2 in go"
+    verdict = Verdict("hang", None, "lock-deadlock", "it waits", detail=detail)
+    first, second = waiting_lines.waiting_lines(verdict, seen)
+    assert first == {
+        "who": "waits for a lock",
+        "place": "locks.py:3 in f",
+        "code": "with second:",
+    }
+    assert (second["who"], second["code"]) == ("thread w waits", "with first:")
+    report = {**model(tmp_path / "run"), "waits": [first, second]}
+    text = Page(html_report.render_html_report(report)).all("body")[0][1]
+    assert "thread w waits at locks.py:2 in go" in text and "with first:" in text
 
 
 def test_a_candidate_is_not_called_a_repro(tmp_path: Path) -> None:

@@ -15,11 +15,12 @@ from reprokit.core.experiments.ablation import (
     INDUCTOR,
     OWN_BACKEND,
     OWN_PASSES,
-    REMEDIES,
     VARIANTS,
     CompileVariant,
 )
+from reprokit.core.experiments.remedies import remedy_table
 from reprokit.core.judge import same_failure
+from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.host.experiments import run_ablation
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
@@ -185,25 +186,30 @@ def test_the_setting_that_avoids_recompiles_is_found(tmp_path: Path) -> None:
     with ProbeServer(tmp_path, sys.executable, "dynamo") as server:
         first = run_ablation.AblationRunner(server, COUNTS, WANTED, limits, sys.executable)
         found = first.run_variant(BACKENDS[1])
+        tried = remedy_table.remedies_in_capture(found.verdict, found.seen, COUNTS, "")
         runner = run_ablation.AblationRunner(
-            server, COUNTS, found.signature, limits, sys.executable
+            server, COUNTS, found.signature, limits, sys.executable, tried
         )
         ablation = run_ablation.ablate_for_capture(runner, found.seen, ignore)
     setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+    change = "`self.step = torch.tensor(0)` instead of `self.step = 0`"
     assert found.verdict.kind == "recompile-limit"
-    assert report_head.ways_to_avoid(ablation.to_json(), "")[0] == setting
-    assert f"it passes with {setting}" in ablation.sentence
+    assert report_head.ways_to_avoid(ablation.to_json(), "")[:2] == [change, setting]
+    assert f"it passes with {change}, and with {setting}" in ablation.sentence
     (check,) = (check for check in ablation.checks if check.what["with"] == setting)
     assert check.what["configs"] == {setting.partition(" = ")[0]: True}
 
 
 def test_only_failures_that_a_setting_may_avoid_have_remedies(tmp_path: Path) -> None:
     """An exception has none, and no step runs twice."""
-    runner = ScriptedRunner(tmp_path, {}, PASSES)
-    assert runner.remedies == ()
-    for kind in ("recompile-limit", "graph-break"):
+    exception = Verdict("exception", "lowering", "it", "it fails")
+    assert remedy_table.remedies_in_capture(exception, Observation(), "", "") == ()
+    for kind in remedy_table.SETTINGS:
+        runner = ScriptedRunner(tmp_path, {}, PASSES)
         runner._wanted = signature_of(kind, "guards", "it")
+        verdict = Verdict(kind, "guards", "it", "it fails")
+        runner.remedies = remedy_table.remedies_in_capture(verdict, Observation(), "", "")
         steps = run_ablation.ablate_everything(runner, Observation(), ignore).steps
         names = [step.name for step in steps]
         assert len(names) == len(set(names))
-        assert {remedy.name for remedy in REMEDIES[kind]} <= {*names}
+        assert {remedy.name for remedy in runner.remedies} <= {*names}

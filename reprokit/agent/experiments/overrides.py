@@ -48,6 +48,8 @@ class Overrides(TypedDict, total=False):
     """The program's own passes are not applied."""
     entry: str
     """How the compiler is entered."""
+    dynamic_sizes: dict[str, list[int]]
+    """Names of tensors in the compiled functions, with the dimensions that are marked dynamic."""
     fallback: str
     """An ATen operator that Inductor calls instead of lowering it."""
 
@@ -126,6 +128,8 @@ def before_compile() -> None:
 def _change_dynamo_settings() -> None:
     change_settings("torch._dynamo")
     change_settings("torch._functorch")
+    if sizes := OVERRIDES.get("dynamic_sizes"):
+        ablation_hooks.mark_sizes(sizes)
 
 
 def _change_inductor_settings() -> None:

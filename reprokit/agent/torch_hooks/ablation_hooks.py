@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...core.shared import cuts, operators
 from ...core.shared.contract import result_events
 from ..record import journal
+from .symbols import wrap_symbol
 
 
 def use_fallback(operator: str) -> None:
@@ -15,6 +17,26 @@ def use_fallback(operator: str) -> None:
     from torch._inductor import lowering
 
     lowering.make_fallback(getattr(torch.ops.aten, operator).default, override_decomp=True)
+
+
+def mark_sizes(sizes: Mapping[str, Sequence[int]]) -> None:
+    """Mark dimensions of tensors as dynamic when Dynamo begins to compile a frame that has them, as
+    ``torch._dynamo.mark_dynamic`` before the call does.
+    """
+    import torch
+
+    def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
+        def _compile(code: Any, globals: Any, locals: Any, *args: Any, **kwargs: Any) -> Any:
+            for name, dims in sizes.items():
+                if isinstance(tensor := locals.get(name), torch.Tensor):
+                    torch._dynamo.mark_dynamic(tensor, [*dims])
+            if "skip" in kwargs:  # the frames that Dynamo omits from the stacks that it logs
+                kwargs["skip"] += 1
+            return real(code, globals, locals, *args, **kwargs)
+
+        return _compile
+
+    wrap_symbol("torch._dynamo.convert_frame:_compile", make_hook)
 
 
 def skip_compiler_steps(

@@ -170,7 +170,7 @@ def _try_on_pack(
 
 
 def _remedies_document(outcome: Workarounds) -> dict[str, Any]:
-    from reprokit.core.experiments.remedies import NEEDS_GPU
+    from reprokit.core.experiments.remedies.remedy_table import NEEDS_GPU
 
     gain = outcome.as_it_is
     return {

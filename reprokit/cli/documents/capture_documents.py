@@ -62,6 +62,9 @@ class CaptureDocument(SchemaVersion):
     decision: Annotated[
         DecisionKeys, msgspec.Meta(description="what to do with the failure: one action")
     ]
+    advice: Annotated[
+        str | None, msgspec.Meta(description="what to change in the program; nobody tried it")
+    ]
     compile: CompileCosts
     versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
     redacted: Annotated[JsonObject, msgspec.Meta(description="counts of placeholders in the pack")]

@@ -75,6 +75,7 @@ class StepRow(TypedDict):
     title: str
     seconds: float
     cpu_s: CpuSeconds
+    overrides: Annotated[dict[str, Any], msgspec.Meta(description="what the step changed")]
 
 
 class AblationKeys(TypedDict):

@@ -164,6 +164,8 @@ def _known(captured: CaptureResult) -> list[Row]:
     elif ways:
         is_part = isinstance(captured.ablation, PartAblation)
         rows.append(("avoid it", " or ".join(ways[:2]) + " (tried on a part of it)" * is_part))
+    elif advice := captured.advice:
+        rows.append(("avoid it", f"{advice} (not tried)"))
     return rows
 
 

@@ -31,14 +31,17 @@ class CompileVariant:
     name: str
     group: str
     """``own``; ``backends``, of which each does more than the one before; ``entries``; ``modes``;
-    or ``switches``.
+    ``switches``; or ``changes`` of the program.
     """
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The changes: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
-    full names), ``entry`` (how the compiler is entered).
+    full names), ``entry`` (how the compiler is entered), ``dynamic_sizes`` (dimensions of named
+    tensors). ``replaces`` are the changed lines of a program, old -> new.
     """
     part: str = ""
     """For a backend: the part of the compiler that it adds. For an entry: the entry."""
+    program: str = ""
+    """The text of a changed program; empty for the program as it is."""
 
 
 def _backend(name: str, part: str) -> CompileVariant:
@@ -60,6 +63,11 @@ def _switch(name: str, compile: Mapping[str, Any] | None = None, **configs: Any)
     return CompileVariant(name, "switches", {"compile": dict(compile or {}), "configs": full})
 
 
+STATIC = "dynamic=False"
+WITHOUT_STATIC = CompileVariant("dynamic=None", "switches", {"compile": {"dynamic": None}})
+"""It tells recompiles that the program asks for from others."""
+CHANGES = "changes"
+"""The group of changed programs."""
 OWN_BACKEND = CompileVariant("the program's own backend", "own")
 OWN_PASSES = CompileVariant("without the program's own passes", "own", {"without_passes": True})
 EAGER = CompileVariant("no torch.compile", "backends", part="eager")
@@ -100,29 +108,6 @@ and ``dynamic=False``.
 """
 
 
-def _setting(name: str, value: Any) -> CompileVariant:
-    """Return a switch whose name is the line of Python that sets it."""
-    configs = {f"torch._dynamo.config.{name}": value}
-    text = f"torch._dynamo.config.{name} = {value!r}"
-    return CompileVariant(text, "switches", {"configs": configs})
-
-
-_FOR_RECOMPILES = (
-    _setting("allow_unspec_int_on_nn_module", True),
-    next(variant for variant in VARIANTS if variant.name == "dynamic=True"),
-    _setting("recompile_limit", 64),
-)
-REMEDIES: Mapping[str, tuple[CompileVariant, ...]] = {
-    "recompile-limit": _FOR_RECOMPILES,
-    "recompile-storm": _FOR_RECOMPILES[:2],
-    "graph-break": (
-        _setting("capture_scalar_outputs", True),
-        _setting("capture_dynamic_output_shape_ops", True),
-    ),
-}
-"""Kind of a verdict -> settings that may avoid it, the smallest change first. A capture tries
-them.
-"""
 BACKENDS = tuple(variant for variant in VARIANTS if variant.group == "backends")
 TRACED = frozenset({"dynamo-trace", "guards"})
 """Phases of failures that every backend shows; the backend "eager" is the fastest to try."""
@@ -173,6 +158,8 @@ class AblationStep:
     """The title of the signature."""
     seconds: float = 0.0
     cpu_s: float = 0.0
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What it changed, as in :class:`CompileVariant`."""
 
 
 @dataclass(frozen=True)
@@ -240,9 +227,11 @@ class Ablation:
 
     @property
     def needs(self) -> str:
-        """The part that the failure needs: the program's own ``passes`` or ``backend``, or only
-        ``torch``; empty if it is not known.
+        """The part that the failure needs: the program's own ``passes``, ``backend`` or
+        ``dynamic=False``, or only ``torch``; empty if it is not known.
         """
+        if self.answer_of(WITHOUT_STATIC.name) == same_failure.PASSES:
+            return STATIC
         without = self.answer_of(OWN_PASSES.name)
         if without == same_failure.PASSES:
             return "passes"
@@ -320,21 +309,20 @@ class Ablation:
         also = [v.name for v in ENTRIES if v is not first and self.answer_of(v.name) == "same"]
         text += f"; it fails with {_and(also)} too" if also else ""
         if self.cures:
-            text += f"; it passes with {_and(list(self.cures))}"
+            changes = [s.name for s in self.steps if s.group == CHANGES and s.name in self.cures]
+            others = [name for name in self.cures if name not in changes]
+            ways = [*changes, *[_and(others)] * bool(others)]
+            text += "; it passes with " + ", and with ".join(ways)
         return text + "."
 
     @property
     def checks(self) -> tuple[Check, ...]:
         """The runs that check ``sentence``."""
         kinds: Mapping[str, How] = {same_failure.SAME: "fails", same_failure.PASSES: "passes"}
-        settings = [v for some in REMEDIES.values() for v in some]
-        every = (*VARIANTS, *settings, OWN_BACKEND, OWN_PASSES)
-        variants = {v.name: v.overrides for v in every}
-        shown = [step for step in self.steps if step.name in self.sentence]
         return tuple(
-            Check(kinds[step.answer], {"with": step.name, **variants.get(step.name, {})})
-            for step in shown
-            if step.answer in kinds
+            Check(kinds[step.answer], {"with": step.name, **step.overrides})
+            for step in self.steps
+            if step.answer in kinds and step.name in self.sentence
         )
 
     def of_part(self) -> PartAblation:

@@ -192,9 +192,9 @@ class Observation:
     own_passes: tuple[str, ...] = ()
     """``FILE:LINE`` of each of the program's own passes over graphs."""
     fails_only_with: str = ""
-    """The part that the failure needs, from the ablation: ``backend``, ``passes``, or ``torch``
-    alone; ``nothing`` if the program fails in the same way without torch.compile; empty if it is
-    not known.
+    """The part that the failure needs, from the ablation: ``backend``, ``passes``,
+    ``dynamic=False``, or ``torch`` alone; ``nothing`` if the program fails in the same way without
+    torch.compile; empty if it is not known.
     """
     is_need_of_part: bool = False
     """A part of the program showed what the failure needs, and the program itself did not run."""

@@ -66,8 +66,11 @@ class GraphBreak:
     is_given_up: bool = False
     """The whole function runs without the compiler."""
     count: int = 1
+    hints: tuple[str, ...] = ()
+    """What Dynamo says to change, one sentence or two each."""
 
 
+_HINT = re.compile(r"^ *Hint: (.+)$", re.MULTILINE)
 _GUARD = re.compile(
     r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s"
     r"(?P<where>(?:(?!\s#\s).)+?:\d+ in \S+).*)?",
@@ -176,5 +179,6 @@ def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
         # Dynamo reports a break again when it gives up the function
         count = before.count + (not is_given_up) if before else 1
         is_given_up |= before is not None and before.is_given_up
-        breaks[key] = GraphBreak(*key, event.detail[:500], is_given_up, count)
+        hints = tuple(_HINT.findall(event.detail))
+        breaks[key] = GraphBreak(*key, event.detail[:500], is_given_up, count, hints)
     return tuple(breaks.values())

@@ -66,6 +66,7 @@ def ablate_command(
                 title,
                 round(judged.seconds, 2),
                 round(judged.cpu_s, 2),
+                variant.overrides,
             )
         )
         deletion.delete_path(folder, inside=run_path)

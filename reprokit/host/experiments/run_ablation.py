@@ -10,9 +10,9 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import (
     BACKENDS,
+    CHANGES,
     EAGER,
     OWN_PASSES,
-    REMEDIES,
     TRACED,
     VARIANTS,
     AblationStep,
@@ -82,8 +82,11 @@ class AblationRunner:
         wanted: Signature,
         limits: ProbeLimits,
         python: str,
+        remedies: Sequence[CompileVariant] = (),
     ) -> None:
+        """``remedies`` may avoid the failure, and a capture tries them."""
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
+        self.remedies = tuple(remedies)
         self._limits = dataclasses.replace(limits, stop=None)
         self._plain: CandidateResult | None = None
         """The eager run, once it has left the results to compare with."""
@@ -94,9 +97,9 @@ class AblationRunner:
         return self._wanted.parts.phase in TRACED
 
     @property
-    def remedies(self) -> tuple[CompileVariant, ...]:
-        """The settings that may avoid a failure of this kind."""
-        return REMEDIES.get(self._wanted.parts.kind, ())
+    def is_skip(self) -> bool:
+        """True for a CUDA graph that Inductor skipped, for which there is no other backend."""
+        return self._wanted.parts.kind == "cudagraph-skip"
 
     def run_variants(
         self, variants: Sequence[CompileVariant], show: Show = lambda status: None
@@ -131,6 +134,7 @@ class AblationRunner:
                 same_failure.UNRESOLVED,
                 "unknown",
                 cuts.cut_head(str(problem), 200),
+                overrides=variant.overrides,
             )
         return AblationStep(
             variant.name,
@@ -140,13 +144,20 @@ class AblationRunner:
             judged.signature.title,
             round(judged.seconds, 2),
             round(judged.cpu_s, 2),
+            variant.overrides,
         )
 
     def run_variant(self, variant: CompileVariant) -> CandidateResult:
         """Run the program as ``variant`` compiles it, and judge the run."""
         if not self._limits.compares:
             least_s = WITHOUT_PASSES_S if variant is OWN_PASSES else 0.0
-            return self._run("", variant.overrides, is_eager=variant is EAGER, least_s=least_s)
+            return self._run(
+                "",
+                variant.overrides,
+                is_eager=variant is EAGER,
+                least_s=least_s,
+                program=variant.program,
+            )
         if self._plain is None:
             deletion.delete_path(self._server.folder / RESULTS_FOLDER, inside=self._server.folder)
             self._plain, *_ = [self._run(role, {}, is_eager=True) for role in UNCOMPILED_ROLES]
@@ -231,7 +242,9 @@ class AblationRunner:
         is_eager: bool = False,
         read: Callable[[observation_reader.Journals], None] | None = None,
         least_s: float = 0.0,
+        program: str = "",
     ) -> CandidateResult:
+        """Run the program, or the text ``program`` instead."""
         limits = dataclasses.replace(self._limits, deadline_s=max(self._limits.deadline_s, least_s))
         if role:
             overrides = {
@@ -240,9 +253,9 @@ class AblationRunner:
             }
         outcome: RunOutcome
         folder: Path
-        if isinstance(self._program, str):
+        if program or isinstance(self._program, str):
             outcome, folder = self._server.run_program(
-                self._program, limits, is_eager, role, overrides
+                program or str(self._program), limits, is_eager, role, overrides
             )
             request = candidate_request(folder / run_names.REPRO_FILE, self._python, limits)
         else:
@@ -279,7 +292,12 @@ def load_ablation(run_path: Path) -> AnyAblation | None:
 def _all_steps(
     runner: AblationRunner, seen: Observation, variants: Sequence[CompileVariant]
 ) -> list[CompileVariant]:
-    """Return the steps for the program's own code, then ``variants``, then the remedies."""
+    """Return the steps for the program's own code, then ``variants``, then the remedies.
+
+    A CUDA graph that Inductor skipped has no other backend.
+    """
+    if runner.is_skip:
+        return [*runner.remedies]
     steps = list(own_variants(seen))
     steps += [variant for variant in variants if variant not in steps]
     return [*steps, *(remedy for remedy in runner.remedies if remedy not in steps)]
@@ -295,10 +313,10 @@ def ablate_for_capture(runner: AblationRunner, seen: Observation, show: Show) ->
     variants = _all_steps(runner, seen, IN_CAPTURE)
     if not runner.is_traced:
         return runner.run_variants(variants, show)
-    costly = [v for v in variants if v in BACKENDS[3:] or v.group == "switches"]
+    costly = [v for v in variants if v in BACKENDS[3:] or v.group in ("switches", CHANGES)]
     ablation = runner.run_variants([v for v in variants if v not in costly], show)
     if ablation.first_failing == BACKENDS[1]:
-        switches = [v for v in costly if v.group == "switches"]
+        switches = [v for v in costly if v not in BACKENDS]
         traced = runner.run_variants([_with_backend(v, BACKENDS[1]) for v in switches], show).steps
         known = {step.name: step for step in traced if step.answer == same_failure.SAME}
         costly = [v for v in switches if v.name not in known]

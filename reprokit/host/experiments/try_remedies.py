@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprokit.core.experiments import ablation, remedies, speedup
-from reprokit.core.experiments.remedies import Remedy
+from reprokit.core.experiments import ablation, speedup
+from reprokit.core.experiments.remedies import remedy_table as remedies
+from reprokit.core.experiments.remedies.remedy_table import Remedy
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
 from reprokit.core.records.finding import Signature, Verdict

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.core.experiments.remedies import advice
 from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.records.finding import Signature, Verdict
@@ -212,6 +213,7 @@ def _report_head(
             ),
         },
         "avoids": report_head.ways_to_avoid(steps, capture.seen.eager),
+        "advice": redactor.redact_text(advice.advise(capture.verdict, capture.seen)),
         "command": report_head.relative_to_folder(facts.command, folder),
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.experiments.ablation import AnyAblation
+from reprokit.core.experiments.remedies import advice
 from reprokit.core.growth import costs
 from reprokit.core.judge import silent_failures
 from reprokit.core.records.finding import Signature, Verdict
@@ -67,6 +68,11 @@ class CaptureResult:
     """The entries of known failures; None for those of reprokit."""
 
     @property
+    def advice(self) -> str:
+        """What to change where the cause is the program's or a limit; nobody tried it."""
+        return advice.advise(self.verdict, self.seen)
+
+    @property
     def exit_code(self) -> int:
         """The exit code of ``reprokit capture``."""
         if self.verdict.cause == "interrupted":
@@ -105,6 +111,7 @@ class CaptureResult:
             "traits": to_json(self._traits()),
             "known": [match.to_json() for match in self.known()],
             "decision": to_json(self.decision),
+            "advice": self.advice or None,
             "compile": {"cpu_s": round(sum(self.phases.values()), 3), "phases": self.phases},
             "versions": self.versions,
             "redacted": self.hidden,

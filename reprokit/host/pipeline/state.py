@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from reprokit.core.experiments.ablation import NOTHING_TRIED, AnyAblation, ProgramAblation
+from reprokit.core.experiments.remedies import remedy_table
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
@@ -20,6 +21,7 @@ from reprokit.host.minimize import cases
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.pipeline.capture_result import CaptureResult
 from reprokit.host.probe.client import ProbeServer
+from reprokit.host.report import users_line
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import supervise
 from reprokit.host.run.observation_reader import Journals
@@ -170,8 +172,19 @@ class StudyTools:
             limits = dataclasses.replace(
                 limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds)
             )
+        line = users_line.find_text_of_line(state.verdict, state.seen)
         return run_ablation.AblationRunner(
-            self.server_for(case), program, case.signature, limits, case.python
+            self.server_for(case),
+            program,
+            case.signature,
+            limits,
+            case.python,
+            remedy_table.remedies_in_capture(
+                state.verdict,
+                state.seen,
+                program if isinstance(program, str) else case.source,
+                line,
+            ),
         )
 
     def close(self) -> None:

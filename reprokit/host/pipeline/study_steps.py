@@ -123,7 +123,8 @@ def ablate_program(state: State) -> State:
     """Compile the user's whole program in different ways."""
     program = _whole_program(state)
     ablation = _run_ablation(state, program, run_ablation.ablate_for_capture)
-    if ablation.first_failing is None and not ablation.own:
+    is_skip = state.verdict.kind == "cudagraph-skip"
+    if ablation.first_failing is None and not ablation.own and not is_skip:
         return state  # in the server it does not fail as it did
     return _with_ablation(state, ablation)
 
@@ -304,11 +305,9 @@ def _trace_of_reprokit(state: State) -> str:
 def can_ablate(state: State) -> bool:
     """Return True where the options ask for an ablation, and other backends can be tried.
 
-    A kernel has no other backend, nor has a cache, or a CUDA graph that Inductor skipped.
+    A kernel has no other backend, nor has a cache.
     """
-    has_one_backend = (
-        state.seen.kernel or state.seen.stage or state.verdict.kind == "cudagraph-skip"
-    )
+    has_one_backend = state.seen.kernel or state.seen.stage
     if not wants_study(state) or state.request.ablation_steps == "none" or has_one_backend:
         return False
     return not _why_not(state) or state.request.ablation_steps == "all"

@@ -22,7 +22,7 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA
-from reprokit.host.report import flamegraph, timeline
+from reprokit.host.report import flamegraph, timeline, waiting_lines
 from reprokit.host.report.report_model import (
     FrameRow,
     ProcessRow,
@@ -69,6 +69,7 @@ def make_report_data(
         "not_filed": responsibility.why_not_filed(verdict) if verdict.kind != "ok" else "",
         "also": hang_causes.explain_also(verdict),
         "path": list(verdict.path),
+        "waits": waiting_lines.waiting_lines(verdict, seen),
         "work": verdict.work,
         "evidence": [*verdict.evidence, *map(str, seen.remarks)],
         "eager": seen.eager_detail,

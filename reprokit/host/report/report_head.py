@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from reprokit.core.experiments.ablation import CHANGES
+from reprokit.core.experiments.remedies.remedy_table import HIGHER_LIMIT
 from reprokit.core.judge import same_failure
 from reprokit.host.report.report_model import Version
 
@@ -20,13 +22,18 @@ MAX_AVOIDING = 8
 def ways_to_avoid(ablation: Mapping[str, Any], eager: str) -> list[str]:
     """Return the ablation steps that pass, the smallest change first.
 
-    Modes and switches come before backends, and of the backends the one that does most comes first.
-    ``eager`` is the result without torch.compile, which counts if no step ran.
+    Changed lines of the program come first, then modes and switches, then backends, of which the
+    one that does most comes first. A higher limit is the last of the switches, because the program
+    still compiles as often. ``eager`` is the result without torch.compile, which counts if no step
+    ran.
     """
     passing = [s for s in ablation.get("steps", ()) if s["answer"] == same_failure.PASSES]
-    switches = [s["name"] for s in passing if s["group"] != "backends"]
+    switches = [s for s in passing if s["group"] != "backends"]
+    switches.sort(key=lambda s: (s["name"] == HIGHER_LIMIT.name, s["group"] != CHANGES))
     backends = [s["name"] for s in passing if s["group"] == "backends"]
-    names = [*switches, *reversed(backends)]
+    limit = f"{HIGHER_LIMIT.name} (only the limit)"
+    names = [limit if s["name"] == HIGHER_LIMIT.name else s["name"] for s in switches]
+    names += reversed(backends)
     if not names and eager == "passes":
         names = [WITHOUT_COMPILE]
     return names[:MAX_AVOIDING]

@@ -148,11 +148,23 @@ class ReportHead(TypedDict):
     program: ReportedProgram
     avoids: list[str]
     """Ways to compile with which the program passes, the smallest change first."""
+    advice: str
+    """What to change where the cause is the program's or a limit; nobody tried it. May be empty."""
     command: str
     versions: list[Version]
     started: str
     """``YYYY-MM-DD HH:MM UTC``; empty if it is not known."""
     decision: ReportedDecision
+
+
+class WaitingLine(TypedDict):
+    """A line at which a thread of a hang waits."""
+
+    who: str
+    """Which thread, and that it waits."""
+    place: str
+    """``FILE:LINE in FUNCTION``."""
+    code: str
 
 
 class ReportModel(TypedDict):
@@ -173,6 +185,7 @@ class ReportModel(TypedDict):
     not_filed: str
     also: list[str]
     path: list[str]
+    waits: list[WaitingLine]
     work: dict[str, str]
     evidence: list[str]
     eager: str

@@ -22,15 +22,25 @@ def find_users_line(verdict: Verdict, seen: Observation) -> str:
     It is the line that is responsible, that the compiler works on, or that is on the stack. Empty
     if no line is known.
     """
+    match = _find_place(verdict, seen)
+    if match is None:
+        return ""
+    text = source_line(Path(match["file"]), int(match["line"]))[:MAX_SOURCE_CHARS]
+    return f"{match[0]}: {text}" if text else match[0]
+
+
+def find_text_of_line(verdict: Verdict, seen: Observation) -> str:
+    """Return the whole text of the line that :func:`find_users_line` finds; empty if unknown."""
+    match = _find_place(verdict, seen)
+    return source_line(Path(match["file"]), int(match["line"])) if match is not None else ""
+
+
+def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
     place = verdict.responsible_place or verdict.work.get("line", "")
     if not place:
         own = ownership.innermost_own(ownership.stack_of(verdict, seen))
         place = f"{own.at} in {own.function}" if own is not None else ""
-    match = _PLACE.match(place)
-    if match is None:
-        return ""
-    text = _source_line(Path(match["file"]), int(match["line"]))
-    return f"{match[0]}: {text}" if text else match[0]
+    return _PLACE.match(place)
 
 
 def find_compiled_function(journals: Journals) -> str:
@@ -47,9 +57,10 @@ def find_compiled_function(journals: Journals) -> str:
     return ""
 
 
-def _source_line(file: Path, number: int) -> str:
+def source_line(file: Path, number: int) -> str:
+    """Return a line of a file without its indentation; empty if it cannot be read."""
     with host_log.suppress(OSError):
         rows = files.read_text(file).splitlines()
         if 0 < number <= len(rows):
-            return rows[number - 1].strip()[:MAX_SOURCE_CHARS]
+            return rows[number - 1].strip()
     return ""

@@ -37,6 +37,10 @@ a float, which it then names, is not meant.
 """
 
 
+_ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
+_SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
+
+
 def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
     """Return the party that is responsible for ``verdict``. The same evidence always gets the same
     answer.
@@ -59,6 +63,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _without_compiler,
         _different_ranks,
         _own_value,
+        _own_break,
         _own_code,
         _absent_rank,
         _ranks_that_disagree,
@@ -149,6 +154,28 @@ def _own_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     return Responsible("user", (why,), line.group())
 
 
+def _own_break(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a graph break that the program asks for, or at a line that Dynamo does not trace by
+    design, as it says itself.
+    """
+    broken = next((b for b in seen.breaks if b.reason == verdict.cause), None)
+    if verdict.kind != "graph-break" or broken is None:
+        return None
+    if not ownership.is_own(broken.where.rpartition(":")[0]):
+        return None
+    hints = " ".join(broken.hints)
+    setting = _SETTING.search(hints)
+    if _ASKED_BREAK.search(broken.reason):
+        why = "The program asks for the graph break."
+    elif setting is not None:
+        why = f"Dynamo traces this line only with `{setting.group()}`, as its message says."
+    elif "This graph break is fundamental" in hints:
+        why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
+    else:
+        return None
+    return Responsible("user", (why,), broken.where)
+
+
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for a pass, backend, lowering, decomposition or operator of the program that raises,
     crashes or hangs.
@@ -217,6 +244,9 @@ def _needs_own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
     if seen.fails_only_with == "backend":
         why = f"{it} fails with the program's own backend, and with none of torch's backends."
         return Responsible("user", (why,), seen.own_backend)
+    if seen.fails_only_with == "dynamic=False":
+        why = f"{it} passes without `dynamic=False`, with which each size is compiled anew."
+        return Responsible("user", (why,), re.sub(r"(:\d+).*", r"\1", verdict.work.get("line", "")))
     if seen.fails_only_with == "nothing":
         return Responsible("unknown", (as_sentence(seen.eager_detail),))
     return None

@@ -4,10 +4,13 @@ writes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprokit.core.experiments.ablation import VARIANTS, WITHOUT_STATIC, CompileVariant
+from reprokit.core.experiments.remedies import program_changes
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 
@@ -21,6 +24,52 @@ class Remedy:
     """The code that the user writes."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     is_eager: bool = False
+
+
+def _setting(name: str, value: Any) -> CompileVariant:
+    """Return a switch whose name is the line of Python that sets it."""
+    return CompileVariant(f"{name} = {value!r}", "switches", {"configs": {name: value}})
+
+
+HIGHER_LIMIT = _setting("torch._dynamo.config.recompile_limit", 64)
+"""It lets a program compile again and again, and avoids only the limit."""
+_NUMBERS_OF_MODULES = _setting("torch._dynamo.config.allow_unspec_int_on_nn_module", True)
+_DYNAMIC = next(variant for variant in VARIANTS if variant.name == "dynamic=True")
+SETTINGS: Mapping[str, tuple[CompileVariant, ...]] = {
+    "recompile-limit": (_NUMBERS_OF_MODULES, WITHOUT_STATIC, _DYNAMIC, HIGHER_LIMIT),
+    "recompile-storm": (_NUMBERS_OF_MODULES, WITHOUT_STATIC, _DYNAMIC),
+    "cudagraph-skip": (
+        _setting("torch._inductor.config.triton.cudagraph_support_input_mutation", True),
+    ),
+}
+"""Kind of a verdict -> settings that may avoid it, the smallest change first."""
+
+
+_HINTED = re.compile(r"(torch\._dynamo\.config\.\w+) ?= ?True")
+
+
+def remedies_in_capture(
+    verdict: Verdict, seen: Observation, program: str, line: str
+) -> tuple[CompileVariant, ...]:
+    """Return what a capture tries against a failure: changed lines of ``program``, then settings.
+
+    ``line`` is the text of the user's line that the verdict names.
+    """
+    marked = program_changes.mark_sizes(seen)
+    changes = program_changes.changes_for(verdict, seen, program, line) if program else []
+    useless = _NUMBERS_OF_MODULES if marked else WITHOUT_STATIC
+    settings = [v for v in settings_for(verdict, seen) if v is not useless]
+    return (*changes, *marked, *settings)
+
+
+def settings_for(verdict: Verdict, seen: Observation) -> tuple[CompileVariant, ...]:
+    """Return settings that may avoid the failure, the smallest change first. Those against a graph
+    break are in Dynamo's own hints.
+    """
+    if verdict.kind != "graph-break":
+        return SETTINGS.get(verdict.kind, ())
+    hints = " ".join(hint for broken in seen.breaks for hint in broken.hints)
+    return tuple(_setting(name, True) for name in dict.fromkeys(_HINTED.findall(hints)))
 
 
 EAGER = Remedy("eager", "# leave torch.compile out", is_eager=True)
@@ -41,7 +90,6 @@ REGIONS = (
         {"region": "half"},
     ),
 )
-RECOMPILES = frozenset({"recompile-limit", "recompile-storm"})
 
 
 def _config(name: str, **configs: Any) -> Remedy:
@@ -64,18 +112,11 @@ def remedies_for(
 
     ``compile`` are the arguments of ``torch.compile`` that failed.
     """
-    remedies: list[Remedy] = []
-    if verdict.kind in RECOMPILES:
-        remedies += [
-            _config(
-                "integers of modules dynamic", _dynamo__config__allow_unspec_int_on_nn_module=True
-            ),
-            _config("a higher limit", _dynamo__config__recompile_limit=64),
-        ]
-    if verdict.kind == "graph-break":
-        remedies.append(
-            _config("scalars in the graph", _dynamo__config__capture_scalar_outputs=True)
-        )
+    remedies = [
+        Remedy(variant.name, variant.name, variant.overrides)
+        for variant in settings_for(verdict, seen)
+        if "configs" in variant.overrides
+    ]
     if seen.departs and seen.departs_in.endswith("passes"):
         remedies.append(
             _config(

@@ -1,0 +1,168 @@
+"""Changed lines of the user's own program that may avoid its recompiles or graph breaks.
+
+Each change is a whole program, which is run before anybody reads about it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from reprokit.core.experiments.ablation import CHANGES, CompileVariant
+from reprokit.core.judge.stacks.location import plural
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.reduce.ast_edits import index_after_imports
+
+MAX_CHANGES = 2
+"""Limit of the changes that are tried."""
+_ATTRIBUTE = re.compile(r"[\w.\[\]'\"]*\.(?P<name>\w+) == -?\d")
+"""A guard on the number that an attribute has."""
+_SIZE = re.compile(r"tensor '(?P<name>[A-Za-z_]\w*)' size mismatch at index (?P<dim>\d+)\b")
+"""A guard on the size of a tensor that has a name of its own."""
+_LATER = "reorderable_logging_functions"
+"""The setting that moves logging calls behind the graph, which Dynamo's hints name."""
+_TO_NUMBER = ("float", "int", "bool")
+
+Replacement = tuple[ast.expr | ast.stmt, str]
+"""A part of the program, and its new text."""
+
+
+def changes_for(
+    verdict: Verdict, seen: Observation, program: str, line: str
+) -> list[CompileVariant]:
+    """Return changes of ``program`` that may avoid the failure, the smallest first.
+
+    ``line`` is the text of the user's line that the verdict names.
+    """
+    try:
+        tree = ast.parse(program)
+    except (SyntaxError, ValueError):
+        return []
+    worst = seen.recompiled[0] if seen.recompiled else None
+    changes: list[CompileVariant] = []
+    if verdict.kind in ("recompile-limit", "recompile-storm") and worst is not None:
+        if match := _ATTRIBUTE.match(worst.guards[-1] if worst.guards else ""):
+            found = list(_numbers_of_attribute(tree, program, match["name"]))
+            changes += _variant(program, found)
+    elif verdict.kind == "graph-break" and line:
+        statements = _statements_at(tree, program, line)
+        hints = " ".join(hint for broken in seen.breaks for hint in broken.hints)
+        if _LATER in hints and re.match(r"print\(", line):
+            changes += _print_later(tree, program)
+        for way in (_without_number, _without_statement):
+            changes += _variant(program, [pair for s in statements for pair in way(s, program)])
+    return changes[:MAX_CHANGES]
+
+
+def sizes_to_mark(seen: Observation) -> dict[str, list[int]]:
+    """Return the tensors whose changing sizes cause recompiles, with their dimensions."""
+    sizes: dict[str, set[int]] = {}
+    for guard in seen.recompiled[0].guards if seen.recompiled else ():
+        if match := _SIZE.search(guard):
+            sizes.setdefault(match["name"], set()).add(int(match["dim"]))
+    return {name: sorted(dims) for name, dims in sizes.items()}
+
+
+def mark_sizes(seen: Observation) -> list[CompileVariant]:
+    """Return the variant that marks the changing sizes as dynamic; none if no size changes."""
+    sizes = sizes_to_mark(seen)
+    calls = [
+        f"torch._dynamo.mark_dynamic({name}, {dims[0] if len(dims) == 1 else dims})"
+        for name, dims in sizes.items()
+    ]
+    if not calls:
+        return []
+    name = f"{'; '.join(calls)} before each call"
+    return [CompileVariant(name, "switches", {"dynamic_sizes": sizes})]
+
+
+def _numbers_of_attribute(tree: ast.Module, program: str, name: str) -> Iterator[Replacement]:
+    """Yield the values that become an attribute, each as a tensor."""
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        if not any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
+            continue
+        assert isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        value = ast.get_source_segment(program, node.value) or ""
+        # a value that depends on the attribute is a tensor already
+        is_own = re.search(rf"\.{name}\b", value) is not None
+        if value and "torch." not in value and not is_own:
+            yield node.value, f"torch.tensor({value})"
+
+
+def _statements_at(tree: ast.Module, program: str, line: str) -> list[ast.stmt]:
+    """Return the statements without a body that begin with a line, or have it."""
+    lines = program.splitlines()
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return)
+        and any(
+            lines[n - 1].strip() == line
+            for n in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        )
+    ]
+
+
+def _without_number(statement: ast.stmt, program: str) -> Iterator[Replacement]:
+    """Yield the expressions that make a number of a tensor, each as the tensor."""
+    for node in ast.walk(statement):
+        if not isinstance(node, ast.Call) or node.keywords:
+            continue
+        function: ast.expr | None = None
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+            function = node.func.value
+        elif isinstance(node.func, ast.Name) and node.func.id in _TO_NUMBER and len(node.args) == 1:
+            function = node.args[0]
+        if function is not None and (text := ast.get_source_segment(program, function)):
+            yield node, text
+            return
+
+
+def _without_statement(statement: ast.stmt, program: str) -> Iterator[Replacement]:
+    """Yield a statement whose value nobody uses, as ``pass``."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        yield statement, "pass"
+
+
+def _print_later(tree: ast.Module, program: str) -> list[CompileVariant]:
+    """Return the program in which calls of ``print`` run after the graph."""
+    index = index_after_imports(tree)
+    if index >= len(tree.body):
+        return []
+    line, rows = f"torch._dynamo.config.{_LATER}.add(print)", program.splitlines(keepends=True)
+    first = tree.body[index]
+    number = min([first.lineno, *(d.lineno for d in getattr(first, "decorator_list", []))]) - 1
+    old = rows[number].rstrip("\n")
+    text = "".join([*rows[:number], f"import torch._dynamo\n{line}\n", *rows[number:]])
+    return [CompileVariant(line, CHANGES, {"replaces": {old: f"{line}\n{old}"}}, program=text)]
+
+
+def _variant(program: str, replaced: list[Replacement]) -> list[CompileVariant]:
+    """Return the program with the replaced parts, named by its first changed line."""
+    if not replaced:
+        return []
+    rows = program.splitlines(keepends=True)
+    changed = [*rows]
+    for node, text in sorted(replaced, key=lambda pair: -pair[0].lineno):
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        # columns are counted in bytes
+        head = rows[first].encode()[: node.col_offset].decode()
+        tail = rows[last].encode()[node.end_col_offset or 0 :].decode()
+        changed[first : last + 1] = [head + text + tail, *[""] * (last - first)]
+    node, text = replaced[0]
+    first = node.lineno - 1
+    old, new = rows[first].strip(), changed[first].strip()
+    more = len({n.lineno for n, _ in replaced}) - 1
+    others = f" and {plural(more, 'line')} more" if more else ""
+    name = f"without `{old}`" if new == "pass" else f"`{new}` instead of `{old}`{others}"
+    lines = {
+        rows[n].rstrip("\n"): changed[n].rstrip("\n")
+        for n in range(len(rows))
+        if rows[n] != changed[n]
+    }
+    return [CompileVariant(name, CHANGES, {"replaces": lines}, program="".join(changed))]
