@@ -94,7 +94,9 @@ def _is_failure(
 def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     is_repro = claim["about"] == "the program of the pack"
     changes = {
-        k: check[k] for k in ("compile", "configs", "without_compile", "lines") if k in check
+        k: check[k]
+        for k in ("compile", "configs", "without_compile", "lines", "replaces")
+        if k in check
     }
     changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
     variables: Mapping[str, str] = NO_COMPILE if changes.get("without_compile") else {}
@@ -103,6 +105,8 @@ def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
     elif (
         check.get("entry")
         or check.get("without_passes")
+        or check.get("dynamic_sizes")
+        or (check.get("replaces") and not drafted.has_lines(check["replaces"]))
         or (check.get("of") == "issue" and not check.get("lines"))
     ):
         return UNCHECKED

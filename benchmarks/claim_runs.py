@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,12 @@ class DraftedIssue:
             if words[1].endswith(".py"):
                 return {"file": str(self.folder / words[1]), "words": words[2:]}
         return None
+
+    def has_lines(self, lines: Collection[str]) -> bool:
+        """Whether the user's program is one file that has all of these lines."""
+        spec = self.spec_of(False) or {}
+        path = Path(str(spec.get("file", "")))
+        return path.is_file() and {*lines} <= {*path.read_text().splitlines()}
 
     @property
     def command(self) -> list[str]:

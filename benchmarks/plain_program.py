@@ -15,7 +15,9 @@ import json
 import math
 import runpy
 import sys
+import tempfile
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -125,6 +127,18 @@ def run_factory(spec: dict[str, Any], changes: dict[str, Any]) -> None:
             torch.stack([loss.float().sum() for loss in losses]).sum().backward()
 
 
+def with_changed_lines(
+    spec: dict[str, Any], replaces: dict[str, str], folder: str
+) -> dict[str, Any]:
+    """Return the specification of a copy of the program in which whole lines are replaced."""
+    file = Path(spec["file"])
+    rows = [replaces.get(row, row) for row in file.read_text().splitlines()]
+    copy = Path(folder) / file.name
+    copy.write_text("\n".join([*rows, ""]))
+    sys.path.insert(0, str(file.parent))
+    return {**spec, "file": str(copy)}
+
+
 def _call_of(made: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:
     words = made[1] if isinstance(made[1], (list, tuple)) else (made[1],)
     return words, made[2] if len(made) == 3 else {}
@@ -159,8 +173,12 @@ def main() -> None:
     changes = spec.get("changes", {})
     apply_changes(changes)
     failure: BaseException | None = None
+    run = run_factory if spec.get("factory") else run_script
     try:
-        (run_factory if spec.get("factory") else run_script)(spec, changes)
+        with tempfile.TemporaryDirectory() as folder:
+            if replaces := changes.get("replaces"):
+                spec = with_changed_lines(spec, replaces, folder)
+            run(spec, changes)
     except SystemExit as left:
         failure = left if left.code not in (0, None) else None
     except BaseException as problem:

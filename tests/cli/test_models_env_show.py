@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from reprokit.cli.shared import out, print_report
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.system.child_commands import own_command
 from tests.support.environments import clean_environ, with_small_torch
@@ -114,8 +116,44 @@ def test_show_prints_and_verifies(tmp_path: Path) -> None:
     assert "\x1b" not in log.out and "red" in log.out
     shown = reprokit("show", captured["pack"], "--json").json
     assert shown["verified"] is True and shown["files"]["issue.md"] > 0
+    assert "logs/stdout.txt" in reprokit("show", captured["pack"], "--page").out
+    assert "logs/stdout.txt" not in done.out and "logs/ (" in done.out
     wrong = reprokit("show", captured["pack"], "--file", "nothing")
     assert wrong.status == 2 and "has no file 'nothing'" in wrong.err
+
+
+def test_show_folds_what_is_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    """Threads with one stack are one entry, without the frames of reprokit; as a whole, nothing is
+    folded. No value of a stranger's report ends it.
+    """
+    frames = [
+        {"function": f"f{n}", "place": "<agent>:1" if n == 3 else "a.py:1"} for n in range(20)
+    ]
+    idle = [{"who": f"thread idle-{n}", "told": "waits", "frames": frames} for n in range(12)]
+    other = {"who": "thread main", "told": "works", "frames": frames[:2]}
+    head = {"users_line": "a.py:1: x", "avoids": ["this", 3], "advice": None}
+    model = {"reason": "it hangs", "head": head, "stacks": [other, *idle, {"frames": 7}, 5]}
+    print_report.print_report(model)
+    folded = capsys.readouterr().out
+    assert "thread idle-0, thread idle-1, thread idle-2 and 9 more have one stack: waits" in folded
+    assert folded.count("f12 a") == 1 and "<agent>" not in folded and "... 7 more" in folded
+    assert folded.index("your line: a.py:1: x") < folded.index("avoids it: this; 3")
+    print_report.print_report(model, is_whole=True)
+    whole = capsys.readouterr().out
+    assert whole.count("<agent>:1") == 12 and whole.count("f19 a") == 12
+
+
+def test_show_prints_page_by_page_on_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pager of the user gets everything; elsewhere the text is printed."""
+    pages: list[str] = []
+    monkeypatch.setattr(click, "echo_via_pager", lambda text, color: pages.append(text))
+    for is_terminal in (False, True):
+        monkeypatch.setattr(out.SafePrinter, "isatty", lambda self, is_it=is_terminal: is_it)
+        with out.RESULTS.paged(is_wanted=True):
+            out.RESULTS.print_line("one\x1b[31m row")
+    assert pages == ["one row\n"] and capsys.readouterr().out == pages[0]
 
 
 @pytest.mark.real

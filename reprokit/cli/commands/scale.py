@@ -131,9 +131,9 @@ def scale(
     if as_json:
         out.RESULTS.print_json({**captured.to_json(), "growth": captured.seen.growth})
     else:
-        from reprokit.cli.shared import print_capture
+        from reprokit.cli.shared import print_capture, print_report
 
-        print_capture.print_table(captured.seen.growth)
+        print_report.print_table(captured.seen.growth)
         out.RESULTS.print_line()
         print_capture.print_captured(captured)
     ctx.exit(captured.exit_code)

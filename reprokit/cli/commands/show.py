@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reprokit.cli.shared import known_matches, option_types, out
 from reprokit.cli.shared import options as shared
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.contract import run_names
+
+if TYPE_CHECKING:
+    from reprokit.core.triage.known_failures import KnownMatch
+    from reprokit.host.pack.reader import PackFiles
 
 MAX_RECORD_CHARS = 1 << 20
 MAX_SHOWN_BYTES = 9 << 20
@@ -20,9 +27,20 @@ _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DAT
 @shared.command()
 @click.argument("pack", type=option_types.PackPath())
 @shared.option("--file", "name", help="Print one file of the pack instead.")
+@shared.option(
+    "--page",
+    "is_whole",
+    is_flag=True,
+    help=(
+        "Print all stacks, frames and files, on a terminal page by page; default: threads with the"
+        " same stack, frames of reprokit and files of one folder are one line."
+    ),
+)
 @known_matches.CATALOGUES
 @shared.JSON
-def show(pack: Path, name: str | None, catalogues: tuple[Path, ...], as_json: bool) -> None:
+def show(
+    pack: Path, name: str | None, is_whole: bool, catalogues: tuple[Path, ...], as_json: bool
+) -> None:
     """Verify PACK, or the pack of a run directory, against its manifest and print its contents.
 
     A pack may come from a stranger: unsafe names, links, devices and decompression bombs are
@@ -75,23 +93,52 @@ def show(pack: Path, name: str | None, catalogues: tuple[Path, ...], as_json: bo
             }
         )
         return
-    from reprokit.cli.shared import print_capture
+    with out.RESULTS.paged(is_whole):
+        _print_contents(contents, report, signature, verdict, matches, is_whole)
+
+
+def _print_contents(
+    contents: PackFiles,
+    report: dict[str, Any],
+    signature: dict[str, Any],
+    verdict: dict[str, Any],
+    matches: list[KnownMatch],
+    is_whole: bool,
+) -> None:
+    from reprokit.cli.shared import print_report
 
     out.RESULTS.print_line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
     for match in matches:
         out.RESULTS.print_line(out.one_line(match.sentence))
     if report:
-        print_capture.print_report(report)
+        print_report.print_report(report, is_whole)
     else:
         out.RESULTS.print_line(out.one_line(str(verdict.get("reason", "no verdict"))))
+    rows = dict(sorted(contents.sizes.items()))
     about = (
-        f"signature {signature.get('id')!s:.100}, {len(rows)} files, all match the manifest of"
-        f" {contents.manifest.get('made_by')!s:.100}"
+        f"signature {signature.get('id')!s:.100}, {plural(len(rows), 'file')}, all match the"
+        f" manifest of {contents.manifest.get('made_by')!s:.100}"
     )
     out.RESULTS.print_line(out.one_line(about))
     listed = [f"{size:>10}  {file}" for file, size in rows.items()]
+    if not is_whole:
+        listed = _folded_files(rows)
     out.RESULTS.print_text(
         "".join(f"{out.one_line(row) if len(row) > 200 else row}\n" for row in listed)
     )
-    for row in trimmed:
+    for row in contents.manifest["trimmed"]:
         out.RESULTS.print_line(out.one_line(f"trimmed {row}"))
+
+
+def _folded_files(sizes: Mapping[str, int]) -> list[str]:
+    """Return one line for each file that is in no folder, and one for each folder."""
+    folders: dict[str, list[int]] = {}
+    listed: dict[str, str] = {}
+    for file, size in sizes.items():
+        folder, slash, _ = file.partition("/")
+        if slash:
+            folders.setdefault(folder, []).append(size)
+        listed[f"{folder}{slash}"] = f"{size:>10}  {file}"
+    for folder, parts in folders.items():
+        listed[f"{folder}/"] = f"{sum(parts):>10}  {folder}/ ({plural(len(parts), 'file')})"
+    return list(listed.values())

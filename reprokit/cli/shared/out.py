@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
@@ -80,6 +80,7 @@ class SafePrinter:
         """The first failed write; all later output is lost."""
         self.has_json = False
         """Whether a JSON object was printed."""
+        self._paged: list[str] | None = None
 
     @property
     def stream(self) -> TextIO | None:
@@ -187,6 +188,24 @@ class SafePrinter:
             return None
         return "auto" if color == "auto" else "standard"
 
+    @contextlib.contextmanager
+    def paged(self, is_wanted: bool) -> Iterator[None]:
+        """Print what the block prints page by page if that is wanted and the stream is a
+        terminal.
+        """
+        if not is_wanted or not self.isatty():
+            yield
+            return
+        import click
+
+        self._paged = []
+        try:
+            yield
+        finally:
+            text, self._paged = "".join(self._paged), None
+            with contextlib.suppress(OSError, ValueError):
+                click.echo_via_pager(text, color=self._color_system() is not None)
+
     def is_lost(self) -> bool:
         """Whether a write to the stream has failed; buffered output is then dropped."""
         stream = self.stream
@@ -203,6 +222,9 @@ class SafePrinter:
 
     def _write(self, text: str, stream: TextIO | None = None) -> None:
         """Write cleaned text; after a failure, stop using the stream."""
+        if self._paged is not None:
+            self._paged.append(text)
+            return
         stream = stream or self.stream
         if stream is None or self.problem is not None:
             return

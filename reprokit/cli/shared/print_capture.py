@@ -1,10 +1,9 @@
-"""Print the result of a capture, and the report of a pack: cause, phases, measures and stacks."""
+"""Print the result of a capture: a summary, or with ``-v`` everything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reprokit.cli.shared import summary
 from reprokit.cli.shared.out import RESULTS, SETTINGS, Echo, one_line
@@ -18,146 +17,12 @@ from reprokit.host.system import host_log
 if TYPE_CHECKING:
     from reprokit.host.pipeline.capture_result import CaptureResult
 
-BAR_CHARS = 40
-MAX_FRAMES = 12
 MAX_KNOWN = 3
 """Limit of printed known failures."""
-MAX_LINE_CHARS, MAX_LABEL_CHARS = 2_000, 40
-MAX_ROWS = 200
-"""Limit of printed rows of one list of a report."""
-MAX_POINTS = 10_000
 MAX_REPRO_LINES = 100
 """A longer repro is only named, not printed."""
 MAX_SHORT_LINES = 15
 """A longer repro is not printed after a summary."""
-_LEVELS = "▁▂▃▄▅▆▇█"
-_PLAIN_LEVELS = ".:-=+*#@"
-
-
-def print_report(model: dict[str, Any]) -> None:
-    """Print ``report.json`` of a pack.
-
-    A stranger may have written it, so each value is checked and the output is limited.
-    """
-
-    def line(text: object, style: str = "") -> None:
-        RESULTS.print_line((one_line(_text(text)), style))
-
-    line(model.get("reason"), "bold")
-    for text in (model.get("explain"), *(f"also {_text(row)}" for row in _rows(model, "also"))):
-        if text:
-            line(text)
-    if model.get("not_filed"):
-        line(f"do not file it: {_text(model.get('not_filed'))}")
-    for name, value in [*_dict(model.get("work")).items()][:MAX_ROWS]:
-        line(f"{name}: {_text(value)}")
-    for answer in _dicts(model, "answers"):
-        line(f"{_text(answer.get('question'))}: {_text(answer.get('answer'))}")
-    for row in (*_rows(model, "path"), *_rows(model, "evidence")):
-        line(f"- {_text(row)}")
-    print_table(_dict(model.get("growth")))
-    if sentence := _dict(model.get("ablation")).get("sentence"):
-        line(sentence)
-    timeline = _dict(model.get("timeline"))
-    _phases(_dicts(timeline, "phases"))
-    for series in _dicts(timeline, "series"):
-        values = [
-            p[1] for p in _rows(series, "points", MAX_POINTS) if isinstance(p, list) and len(p) == 2
-        ]
-        numbers = _finite(values)
-        if numbers:
-            name = one_line(_text(series.get("name")), MAX_LABEL_CHARS)
-            RESULTS.print_line(
-                f"{name:<18} {_spark(numbers)} at most {_amount(max(numbers), series.get('unit'))}"
-            )
-    for stack in _dicts(model, "stacks")[:8]:
-        line(f"{_text(stack.get('who'))}: {_text(stack.get('told'))}", "bold")
-        frames = _rows(stack, "frames", MAX_POINTS)
-        for frame in (f for f in frames[:MAX_FRAMES] if isinstance(f, dict)):
-            mark = " (moved)" if frame.get("has_moved") else ""
-            text = one_line(f"{_text(frame.get('function'))}  {_text(frame.get('place'))}{mark}")
-            RESULTS.print_line(f"    {text}")
-        if len(frames) > MAX_FRAMES:
-            RESULTS.print_line(f"    ... {len(frames) - MAX_FRAMES} more")
-
-
-def print_table(growth: dict[str, Any]) -> None:
-    """Print the measurements of ``growth.json`` for each size."""
-    for row in _rows(growth, "table"):
-        RESULTS.print_line(_text(row)[:MAX_LINE_CHARS])
-
-
-def _phases(rows: list[dict[str, Any]]) -> None:
-    seconds = [(_text(r.get("phase")), s) for r in rows for s in _finite([r.get("seconds")])]
-    most = max((s for _, s in seconds), default=0.0)
-    for phase, spent in seconds[:12]:
-        mark = "#" if RESULTS.is_plain else "█"
-        bar = mark * max(1, round(spent / most * BAR_CHARS)) if most > 0 else ""
-        RESULTS.print_line(f"{one_line(phase, MAX_LABEL_CHARS)[:16]:<16} {spent:>8.2f} s  {bar}")
-
-
-def _finite(values: list[Any]) -> list[float]:
-    """Return the numbers of a stranger's list that can be drawn."""
-    return [float(v) for v in values if isinstance(v, (int, float)) and abs(v) < 1e15]
-
-
-def _spark(values: list[float]) -> str:
-    levels = _PLAIN_LEVELS if RESULTS.is_plain else _LEVELS
-    width = min(len(values), BAR_CHARS)
-    chosen = [values[i * len(values) // width] for i in range(width)]
-    most = max(max(chosen), 1e-9)
-    return "".join(
-        levels[min(int(max(v, 0.0) / most * (len(levels) - 1)), len(levels) - 1)] for v in chosen
-    )
-
-
-def _amount(value: float, unit: object) -> str:
-    return (
-        f"{value / 1e6:.0f} MB"
-        if unit == "bytes"
-        else f"{value:.0%}"
-        if unit == "share"
-        else f"{value:.1f}"
-    )
-
-
-def _text(value: object) -> str:
-    """Return a text, or the head and the tail of a long one, so that cleaning it is fast."""
-    text = (
-        value
-        if isinstance(value, str)
-        else str(value)
-        if isinstance(value, (int, float))
-        else _of_holder(value)
-    )
-    return (
-        text
-        if len(text) <= MAX_LINE_CHARS
-        else f"{text[: MAX_LINE_CHARS // 2]} ... {text[-MAX_LINE_CHARS // 2 :]}"
-    )
-
-
-def _of_holder(value: object) -> str:
-    return (
-        "none"
-        if value is None
-        else f"{type(value).__name__} of {len(value)}"
-        if isinstance(value, (list, dict))
-        else ""
-    )
-
-
-def _rows(holder: dict[str, Any], name: str, limit: int | None = None) -> list[Any]:
-    value = holder.get(name)
-    return value[: MAX_ROWS if limit is None else limit] if isinstance(value, list) else []
-
-
-def _dicts(holder: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    return [row for row in _rows(holder, name) if isinstance(row, dict)]
-
-
-def _dict(value: Iterable[Any] | None) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def print_captured(captured: CaptureResult) -> None:

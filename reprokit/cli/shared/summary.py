@@ -162,8 +162,9 @@ def _known(captured: CaptureResult) -> list[Row]:
     if avoids:
         rows.append(("avoid it", avoids))
     elif ways:
-        is_part = isinstance(captured.ablation, PartAblation)
-        rows.append(("avoid it", " or ".join(ways[:2]) + " (tried on a part of it)" * is_part))
+        note = " (tried on a part of it)" * isinstance(captured.ablation, PartAblation)
+        both = " or ".join(ways[:2]) + note
+        rows.append(("avoid it", both if len(both) <= TEXT_COLUMNS else ways[0] + note))
     elif advice := captured.advice:
         rows.append(("avoid it", f"{advice} (not tried)"))
     return rows
