@@ -54,7 +54,7 @@ def _sections(model: ReportModel) -> list[tuple[str, str, bool]]:
     return [
         ("why", "Evidence", True),
         ("answers", "Answers from shorter runs", bool(model["answers"])),
-        ("waits", "Who waits for whom", bool(model["path"] or model["waits"])),
+        ("waits", "Who waits for whom", bool(model["path"])),
         ("ablation", "Other ways to compile", bool(model["ablation"])),
         ("growth", f"Growth with {model['growth'].get('knob', 'size')}", bool(model["growth"])),
         ("timeline", "Timeline", True),
