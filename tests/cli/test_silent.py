@@ -279,6 +279,85 @@ def test_what_works_in_pytorch_fails_if_the_user_says_so(tmp_path: Path) -> None
     assert "--fail-on recompile,cudagraph-skip" in reprokit("show", issue, "--json").out
 
 
+COUNTED = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = 0
+    def forward(self, x):
+        self.steps += 1
+        return x * self.steps
+
+net = torch.compile(Net(), backend="eager")
+for n in range(12):
+    net(torch.ones(3))
+"""
+SIZED = """
+import torch
+
+@torch.compile(backend="eager", dynamic=False)
+def double(rows):
+    return rows * 2
+
+for n in range(2, 14):
+    double(torch.ones(n, 3))
+"""
+READ = """
+import torch
+
+@torch.compile(backend="eager")
+def scale(x):
+    peak = x.abs().max().item()
+    return x / peak
+
+scale(torch.ones(3))
+"""
+CHECK = """
+from torch._dynamo.utils import counters
+assert not counters["graph_break"] and counters["stats"]["unique_graphs"] <= 3, counters
+"""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("program", "kind", "remedy", "edit"),
+    [
+        (COUNTED, "recompile-limit", "self.steps = torch.tensor(0)", ("= 0", "= torch.tensor(0)")),
+        (
+            SIZED,
+            "recompile-limit",
+            "torch._dynamo.mark_dynamic(rows, 0) before each call",
+            (
+                "double(torch.ones(n, 3))",
+                "rows = torch.ones(n, 3); torch._dynamo.mark_dynamic(rows, 0); double(rows)",
+            ),
+        ),
+        (READ, "graph-break", "peak = x.abs().max()", (".max().item()", ".max()")),
+    ],
+    ids=["attribute", "size", "item"],
+)
+def test_the_change_that_avoids_it_is_tried_and_named(
+    program: str, kind: str, remedy: str, edit: tuple[str, str], write: Any, tmp_path: Path
+) -> None:
+    """The program of a user who follows the advice compiles at most three graphs, without a break,
+    as torch itself counts.
+    """
+    file = write("counted.py", program)
+    words = ("--fail-on", "graph-break,recompile", "--no-minimize", "--output-dir", tmp_path / "o")
+    done = reprokit(
+        "capture", *words, "--", sys.executable, file, env=clean_environ(REPROKIT_ABLATE="1")
+    )
+    (advice,) = (row for row in done.out.splitlines() if row.startswith("avoid it"))
+    assert done.status == 1 and done.out.startswith(kind) and remedy in advice, done.out
+    assert "your program" in done.out and "(not tried)" not in advice
+    for text, status in ((program, 1), (program.replace(*edit), 0)):
+        plain = write("plain.py", text + CHECK)
+        ended = subprocess.run([sys.executable, plain], capture_output=True, check=False)
+        assert ended.returncode == status, ended.stderr
+
+
 COUNTING = """
 import torch
 

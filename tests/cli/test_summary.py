@@ -176,6 +176,14 @@ FAILURES: dict[str, tuple[str, ...]] = {
         "your program",
         SHOW,
     ),
+    "test_simulate/why_no_cuda_graph_is_made-1": (
+        "cudagraph-skip in cudagraphs: CUDA graphs are skipped",
+        "mutated inputs",
+        "cache.py:5",
+        "your program: The program writes to an input, which CUDA graphs do not allow.",
+        "write to a copy of the input",
+        SHOW,
+    ),
     "test_silent/graph_breaks_fail_when_they_are_not_wanted-2": (
         "graph-break in dynamo-trace: 1 graph break, and 0 allowed",
         "torch._dynamo.graph_break()",

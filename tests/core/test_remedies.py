@@ -93,6 +93,24 @@ def test_a_skipped_cuda_graph_has_advice_and_a_setting() -> None:
     assert "cudagraph_support_input_mutation" in setting.name
 
 
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("cache[0][1:] = x * 2", "cache"),
+        ("cache += x.add_(1)", "cache; x"),
+        ("self.cache.copy_(x)", ""),
+        ("y = x * 2", ""),
+        ("if x.sum() > 0:", ""),
+        ("with lock, lock:", ""),
+    ],
+)
+def test_what_a_line_writes_is_marked_static(line: str, names: str) -> None:
+    """A tensor with a name of its own, whatever the line is."""
+    calls = "; ".join(f"torch._dynamo.mark_static_address({n})" for n in names.split("; ") if n)
+    variants = remedy_table.remedies_in_capture(SKIP, Observation(), "", line)
+    assert [v.name for v in variants[:-1]] == ([f"{calls} before the call"] if names else [])
+
+
 ATTRIBUTE = """import torch
 class Net(torch.nn.Module):
     def __init__(self):

@@ -19,6 +19,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import Evidence, HeldLock, ProcessState
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
+from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
 
 V = "/opt/v/lib/python3.11/site-packages/"
 POST_GRAD = Frame(V + "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes", 260)
@@ -413,6 +414,22 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "recompile_limit",
         {"fails_only_with": "dynamic=False"},
         "user",
+        "",
+    ),
+    "a CUDA graph that writes to an input": (
+        "cudagraph-skip",
+        "cudagraphs",
+        "mutated inputs",
+        {"skips": (CudagraphSkip("mutated inputs (1 instances)", "/a b/train.py:4 in f"),)},
+        "user",
+        "/a b/train.py:4",
+    ),
+    "a CUDA graph with an operator that torch excludes": (
+        "cudagraph-skip",
+        "cudagraphs",
+        "incompatible ops",
+        {"skips": (CudagraphSkip("incompatible ops", "train.py:4 in f"),)},
+        "torch",
         "",
     ),
     "a recompile limit": ("recompile-limit", "guards", "recompile_limit", {}, "torch", ""),

@@ -50,6 +50,8 @@ class Overrides(TypedDict, total=False):
     """How the compiler is entered."""
     dynamic_sizes: dict[str, list[int]]
     """Names of tensors in the compiled functions, with the dimensions that are marked dynamic."""
+    static_inputs: list[str]
+    """Names of tensors in the compiled functions whose addresses are marked static."""
     fallback: str
     """An ATen operator that Inductor calls instead of lowering it."""
 
@@ -128,8 +130,9 @@ def before_compile() -> None:
 def _change_dynamo_settings() -> None:
     change_settings("torch._dynamo")
     change_settings("torch._functorch")
-    if sizes := OVERRIDES.get("dynamic_sizes"):
-        ablation_hooks.mark_sizes(sizes)
+    sizes, static = OVERRIDES.get("dynamic_sizes"), OVERRIDES.get("static_inputs")
+    if sizes or static:
+        ablation_hooks.mark_inputs(sizes or {}, static or ())
 
 
 def _change_inductor_settings() -> None:

@@ -19,9 +19,10 @@ def use_fallback(operator: str) -> None:
     lowering.make_fallback(getattr(torch.ops.aten, operator).default, override_decomp=True)
 
 
-def mark_sizes(sizes: Mapping[str, Sequence[int]]) -> None:
-    """Mark dimensions of tensors as dynamic when Dynamo begins to compile a frame that has them, as
-    ``torch._dynamo.mark_dynamic`` before the call does.
+def mark_inputs(sizes: Mapping[str, Sequence[int]], static: Sequence[str]) -> None:
+    """Mark dimensions as dynamic and addresses as static when Dynamo begins to compile a frame with
+    tensors of these names, as ``torch._dynamo.mark_dynamic`` and ``mark_static_address`` before the
+    call do.
     """
     import torch
 
@@ -30,6 +31,9 @@ def mark_sizes(sizes: Mapping[str, Sequence[int]]) -> None:
             for name, dims in sizes.items():
                 if isinstance(tensor := locals.get(name), torch.Tensor):
                     torch._dynamo.mark_dynamic(tensor, [*dims])
+            for name in static:
+                if isinstance(tensor := locals.get(name), torch.Tensor):
+                    torch._dynamo.mark_static_address(tensor)
             if "skip" in kwargs:  # the frames that Dynamo omits from the stacks that it logs
                 kwargs["skip"] += 1
             return real(code, globals, locals, *args, **kwargs)

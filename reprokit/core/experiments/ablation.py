@@ -35,8 +35,9 @@ class CompileVariant:
     """
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """The changes: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
-    full names), ``entry`` (how the compiler is entered), ``dynamic_sizes`` (dimensions of named
-    tensors). ``replaces`` are the changed lines of a program, old -> new.
+    full names), ``entry`` (how the compiler is entered), ``dynamic_sizes`` and
+    ``static_inputs`` (marked tensors, by name). ``replaces`` are the changed lines of a program,
+    old -> new.
     """
     part: str = ""
     """For a backend: the part of the compiler that it adds. For an entry: the entry."""

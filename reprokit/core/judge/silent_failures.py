@@ -153,7 +153,7 @@ def _skipped(seen: Observation) -> Verdict | None:
         return None
     first = seen.skips[0]
     at = f" at {first.where}" if first.where else ""
-    why = f"CUDA graphs were requested, and Inductor skips them due to {first.reason}{at}"
+    why = f"CUDA graphs are skipped: {first.reason}{at}"
     evidence = tuple(
         f"{s.reason}{': ' + s.where if s.where else ''}" + f", {s.count} times" * (s.count > 1)
         for s in seen.skips[:8]

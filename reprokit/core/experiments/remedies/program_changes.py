@@ -78,6 +78,31 @@ def mark_sizes(seen: Observation) -> list[CompileVariant]:
     return [CompileVariant(name, "switches", {"dynamic_sizes": sizes})]
 
 
+def mark_written(line: str) -> list[CompileVariant]:
+    """Return the variant that marks the addresses of the tensors that a line writes as static."""
+    try:
+        (statement,) = ast.parse(line.removesuffix(":")).body
+    except (SyntaxError, ValueError):
+        return []
+    written: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        written = [t for t in statement.targets if isinstance(t, ast.Subscript)]
+    elif isinstance(statement, ast.AugAssign):
+        written = [statement.target]
+    for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+            written.append(call.func.value)
+    names = []
+    for node in written:
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        names += [node.id] if isinstance(node, ast.Name) else []
+    if not names:
+        return []
+    calls = "; ".join(f"torch._dynamo.mark_static_address({name})" for name in names)
+    return [CompileVariant(f"{calls} before the call", "switches", {"static_inputs": names})]
+
+
 def _numbers_of_attribute(tree: ast.Module, program: str, name: str) -> Iterator[Replacement]:
     """Yield the values that become an attribute, each as a tensor."""
     for node in ast.walk(tree):

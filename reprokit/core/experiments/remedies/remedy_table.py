@@ -55,6 +55,8 @@ def remedies_in_capture(
 
     ``line`` is the text of the user's line that the verdict names.
     """
+    if verdict.kind == "cudagraph-skip":
+        return (*program_changes.mark_written(line), *SETTINGS[verdict.kind])
     marked = program_changes.mark_sizes(seen)
     changes = program_changes.changes_for(verdict, seen, program, line) if program else []
     useless = _NUMBERS_OF_MODULES if marked else WITHOUT_STATIC

@@ -24,6 +24,7 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.remarks.cudagraph_skips import reason_family
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 _BEFORE_OWN = ("dynamo-trace", "guards")
@@ -37,6 +38,12 @@ a float, which it then names, is not meant.
 """
 
 
+_CUDAGRAPH_LIMITS = {
+    "mutated inputs": "The program writes to an input, which CUDA graphs do not allow.",
+    "cpu device": "The program has a tensor on the CPU, which CUDA graphs do not allow.",
+    "multiple devices": "Tensors are on several devices, which CUDA graphs do not allow.",
+}
+"""The limits that "CUDAGraph Trees" of PyTorch's documentation names, by the reason of a skip."""
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
 _SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
@@ -64,6 +71,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _different_ranks,
         _own_value,
         _own_break,
+        _own_skip,
         _own_code,
         _absent_rank,
         _ranks_that_disagree,
@@ -174,6 +182,18 @@ def _own_break(verdict: Verdict, seen: Observation) -> Responsible | None:
     else:
         return None
     return Responsible("user", (why,), broken.where)
+
+
+def _own_skip(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a CUDA graph that Inductor skips because of a documented limit of CUDA graphs."""
+    if verdict.kind != "cudagraph-skip" or not seen.skips:
+        return None
+    why = _CUDAGRAPH_LIMITS.get(reason_family(seen.skips[0].reason))
+    file, _, _ = seen.skips[0].where.partition(":")
+    if why is None or not file or not ownership.is_own(file):
+        return None
+    line = re.match(r".+?:\d+", seen.skips[0].where)
+    return Responsible("user", (why,), line.group() if line else "")
 
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:
