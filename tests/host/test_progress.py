@@ -42,3 +42,14 @@ def test_each_phase_has_words() -> None:
         *phases.PHASE_WORDS,
         phases.CALLER,
     }
+
+
+@pytest.mark.parametrize(
+    ("done", "elapsed_s", "left"),
+    [(1, 60.0, ""), (3, 1.0, ""), (3, 20.0, ", about 40 s left"), (2, 60.0, ", about 5 min left")],
+)
+def test_the_end_of_counted_parts_is_estimated(done: int, elapsed_s: float, left: str) -> None:
+    """As soon as one part has ended, and not in the first seconds."""
+    status = OperationStatus("trying workarounds", "eager", done, 6)
+    line = f"trying workarounds, {done} of 6: eager{left}"
+    assert status.describe(status.began + elapsed_s) == line

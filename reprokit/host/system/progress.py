@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+MIN_ESTIMATED_S = 2.0
+"""Seconds of an operation before its end is estimated."""
+
 
 @dataclass
 class OperationStatus:
@@ -43,6 +46,19 @@ class OperationStatus:
             f"{self.probes} tried, {size}" if self.is_search else "",
             self.trying,
             f"at most {max(self.limit_s - elapsed_s, 0):.0f} s left" if self.limit_s else "",
+            "" if self.limit_s else self._estimate(elapsed_s),
         ]
         rest = ", ".join(part for part in parts if part)
         return f"{head}: {rest}" if rest else head
+
+    def _estimate(self, elapsed_s: float) -> str:
+        """Return how long the remaining parts take if they take as long as those before; empty if
+        that is not known yet.
+        """
+        ended = self.done - 1
+        if not self.total or ended < 1 or elapsed_s < MIN_ESTIMATED_S:
+            return ""
+        left_s = elapsed_s / ended * (self.total - ended)
+        return (
+            f"about {left_s / 60:.0f} min left" if left_s >= 120 else f"about {left_s:.0f} s left"
+        )
