@@ -67,6 +67,20 @@ def test_torch_was_never_imported(before: list[str], says: str, tmp_path: Path) 
     assert_brief(rows, tmp_path, "ok: The target finished, and nothing in it was compiled.", says)
 
 
+@pytest.mark.real("an interpreter tries to import torch, which quick tests forbid")
+def test_an_interpreter_without_torch(tmp_path: Path) -> None:
+    """It is named, with what to do."""
+    (tmp_path / "train.py").write_text("import torch\n")
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", "bare"], cwd=tmp_path, check=True
+    )
+    words = ("--output-dir", "out", "--", "bare/bin/python", "train.py")
+    done = reprokit("capture", *words, cwd=tmp_path)
+    assert done.status == 1 and "ModuleNotFoundError" in done.err
+    says = ("No module named 'torch'", "name an interpreter that has torch")
+    assert_brief(done.out.splitlines(), tmp_path, *says)
+
+
 def test_a_program_that_ends_early(tmp_path: Path) -> None:
     """Its exit status is named, and its own message is above."""
     words = ("--output-dir", "out", "--", sys.executable, "-m", "no_such_module_here")

@@ -59,9 +59,11 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     verdict = captured.verdict
     head, rest = headline(verdict)
     rows: list[Row] = [("", head)]
-    if verdict.kind == "ok" or (verdict.kind == "unknown" and captured.pack_path is None):
+    is_brief = verdict.kind in ("unknown", "error-in-eager") and captured.pack_path is None
+    if verdict.kind == "ok" or is_brief:
         unseen = [row.why for row in captured.missing if row.what == "journal"]
-        notes = [*filter(None, [rest]), *(unseen or verdict.evidence)][:MAX_NOTES]
+        evidence = [captured.advice] if captured.advice else unseen or verdict.evidence
+        notes = [*filter(None, [rest]), *evidence][:MAX_NOTES]
         return [*rows, *(_cut_row(("note", note)) for note in notes), *_written(captured)]
     if verdict.kind == "hang":
         rows += _waits(verdict)

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+from reprokit.core.experiments.remedies import advice
 from reprokit.core.judge import machine_limits
 from reprokit.core.judge.stacks import phases
 from reprokit.core.records.observation import Missing, Observation
@@ -269,11 +270,14 @@ def follow_up_hang(state: State) -> State:
 
 def has_evidence(state: State) -> bool:
     """Return False if the run showed nothing that a pack could tell: torch was never imported where
-    reprokit sees it, or the user interrupted a program that made progress outside the compiler.
+    reprokit sees it, the interpreter has no torch, or the user interrupted a program that made
+    progress outside the compiler.
 
     ``reprokit pack`` packs such a run too.
     """
     verdict = state.verdict
+    if state.may_run and advice.missing_module(state.seen) == "torch":
+        return verdict.kind != "error-in-eager"
     if not state.may_run or verdict.kind not in ("ok", "unknown"):
         return True
     if verdict.cause == "interrupted":

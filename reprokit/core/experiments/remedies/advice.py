@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
@@ -84,7 +85,18 @@ def advise(verdict: Verdict, seen: Observation) -> str:
         return _for_break(broken) if broken is not None else ""
     if verdict.kind == "cudagraph-skip" and seen.skips:
         return _for_skip(seen.skips[0])
+    if verdict.kind == "error-in-eager" and (module := missing_module(seen)):
+        return f"name an interpreter that has {module}, such as .venv/bin/python, or install it"
     return ""
+
+
+def missing_module(seen: Observation) -> str:
+    """Return the module that the program could not import; empty if that is not why it failed."""
+    if seen.raised is None:
+        return ""
+    root = root_cause(seen.raised)
+    match = re.match(r"No module named '([\w.]+)'", root.message)
+    return match[1] if match and root.type.endswith("ModuleNotFoundError") else ""
 
 
 def _for_recompiles(worst: RecompiledFunction) -> str:
