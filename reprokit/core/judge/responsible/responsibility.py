@@ -12,6 +12,7 @@ import re
 from reprokit.core.judge.hangs import ranks
 from reprokit.core.judge.responsible import (
     cache_questions,
+    documented_limits,
     machine_questions,
     ownership,
     simulation_gaps,
@@ -24,28 +25,10 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.remarks.cudagraph_skips import reason_family
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
-_OF_VALUE = re.compile(
-    r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch)"
-    r"(?!.*(?:tensorify|please file a bug)).* == "
-)
-"""A guard on the value of a Python object: ``L['self'].step == 3``. Dynamo's own specialization of
-a float, which it then names, is not meant.
-"""
-
-
-_CUDAGRAPH_LIMITS = {
-    "mutated inputs": "The program writes to an input, which CUDA graphs do not allow.",
-    "cpu device": "The program has a tensor on the CPU, which CUDA graphs do not allow.",
-    "multiple devices": "Tensors are on several devices, which CUDA graphs do not allow.",
-}
-"""The limits that "CUDAGraph Trees" of PyTorch's documentation names, by the reason of a skip."""
-_ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
-_SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
 
 def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
@@ -69,9 +52,9 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _unjudged,
         _without_compiler,
         _different_ranks,
-        _own_value,
-        _own_break,
-        _own_skip,
+        documented_limits.changing_value,
+        documented_limits.broken_graph,
+        documented_limits.skipped_cuda_graph,
         _own_code,
         _absent_rank,
         _ranks_that_disagree,
@@ -145,55 +128,6 @@ def _different_ranks(verdict: Verdict, seen: Observation) -> Responsible | None:
         ("The ranks of the program compile different graphs.",),
         line.group() if line else "",
     )
-
-
-def _own_value(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for recompiles because a value of the program changes, such as an attribute that
-    counts steps. Dynamo compiles again for each value of a Python number, as its documentation
-    says. Guards on sizes and types of tensors are not meant.
-    """
-    if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
-        return None
-    worst = seen.recompiled[0]
-    line = re.match(r"(?P<file>.+?):\d+", worst.where)
-    if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
-        return None
-    why = f"The program changes a value that the compiled code depends on: {worst.changes}."
-    return Responsible("user", (why,), line.group())
-
-
-def _own_break(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for a graph break that the program asks for, or at a line that Dynamo does not trace by
-    design, as it says itself.
-    """
-    broken = next((b for b in seen.breaks if b.reason == verdict.cause), None)
-    if verdict.kind != "graph-break" or broken is None:
-        return None
-    if not ownership.is_own(broken.where.rpartition(":")[0]):
-        return None
-    hints = " ".join(broken.hints)
-    setting = _SETTING.search(hints)
-    if _ASKED_BREAK.search(broken.reason):
-        why = "The program asks for the graph break."
-    elif setting is not None:
-        why = f"Dynamo traces this line only with `{setting.group()}`, as its message says."
-    elif "This graph break is fundamental" in hints:
-        why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
-    else:
-        return None
-    return Responsible("user", (why,), broken.where)
-
-
-def _own_skip(verdict: Verdict, seen: Observation) -> Responsible | None:
-    """Check for a CUDA graph that Inductor skips because of a documented limit of CUDA graphs."""
-    if verdict.kind != "cudagraph-skip" or not seen.skips:
-        return None
-    why = _CUDAGRAPH_LIMITS.get(reason_family(seen.skips[0].reason))
-    file, _, _ = seen.skips[0].where.partition(":")
-    if why is None or not file or not ownership.is_own(file):
-        return None
-    line = re.match(r".+?:\d+", seen.skips[0].where)
-    return Responsible("user", (why,), line.group() if line else "")
 
 
 def _own_code(verdict: Verdict, seen: Observation) -> Responsible | None:

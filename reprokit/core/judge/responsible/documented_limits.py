@@ -1,0 +1,80 @@
+"""Documented limits of the compiler that a program meets: changing values, lines that Dynamo does
+not trace, and what CUDA graphs do not allow.
+"""
+
+from __future__ import annotations
+
+import re
+
+from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.responsible.parties import Responsible
+from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
+from reprokit.core.records.remarks.cudagraph_skips import reason_family
+
+_OF_VALUE = re.compile(
+    r"^(?!.*\b(?:size|stride|dtype|rank|device|tensor)\b.* mismatch)"
+    r"(?!.*(?:tensorify|please file a bug)).* == "
+)
+"""A guard on the value of a Python object: ``L['self'].step == 3``. Dynamo's own specialization of
+a float, which it then names, is not meant.
+"""
+
+
+_CUDAGRAPH_LIMITS = {
+    "mutated inputs": "The program writes to an input, which CUDA graphs do not allow.",
+    "cpu device": "The program has a tensor on the CPU, which CUDA graphs do not allow.",
+    "multiple devices": "Tensors are on several devices, which CUDA graphs do not allow.",
+}
+"""The limits that "CUDAGraph Trees" of PyTorch's documentation names, by the reason of a skip."""
+_ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
+_SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
+
+
+def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for recompiles because a value of the program changes, such as an attribute that
+    counts steps. Dynamo compiles again for each value of a Python number, as its documentation
+    says. Guards on sizes and types of tensors are not meant.
+    """
+    if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
+        return None
+    worst = seen.recompiled[0]
+    line = re.match(r"(?P<file>.+?):\d+", worst.where)
+    if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
+        return None
+    why = f"The program changes a value that the compiled code depends on: {worst.changes}."
+    return Responsible("user", (why,), line.group())
+
+
+def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a graph break that the program asks for, or at a line that Dynamo does not trace by
+    design, as it says itself.
+    """
+    broken = next((b for b in seen.breaks if b.reason == verdict.cause), None)
+    if verdict.kind != "graph-break" or broken is None:
+        return None
+    if not ownership.is_own(broken.where.rpartition(":")[0]):
+        return None
+    hints = " ".join(broken.hints)
+    setting = _SETTING.search(hints)
+    if _ASKED_BREAK.search(broken.reason):
+        why = "The program asks for the graph break."
+    elif setting is not None:
+        why = f"Dynamo traces this line only with `{setting.group()}`, as its message says."
+    elif "This graph break is fundamental" in hints:
+        why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
+    else:
+        return None
+    return Responsible("user", (why,), broken.where)
+
+
+def skipped_cuda_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a CUDA graph that Inductor skips because of a documented limit of CUDA graphs."""
+    if verdict.kind != "cudagraph-skip" or not seen.skips:
+        return None
+    why = _CUDAGRAPH_LIMITS.get(reason_family(seen.skips[0].reason))
+    file, _, _ = seen.skips[0].where.partition(":")
+    if why is None or not file or not ownership.is_own(file):
+        return None
+    line = re.match(r".+?:\d+", seen.skips[0].where)
+    return Responsible("user", (why,), line.group() if line else "")
