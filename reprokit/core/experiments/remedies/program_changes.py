@@ -183,7 +183,7 @@ def _variant(program: str, replaced: list[Replacement]) -> list[CompileVariant]:
     first = node.lineno - 1
     old, new = rows[first].strip(), changed[first].strip()
     more = len({n.lineno for n, _ in replaced}) - 1
-    others = f" and {plural(more, 'line')} more" if more else ""
+    others = f" (and {plural(more, 'more line')})" if more else ""
     name = f"without `{old}`" if new == "pass" else f"`{new}` instead of `{old}`{others}"
     lines = {
         rows[n].rstrip("\n"): changed[n].rstrip("\n")

@@ -42,7 +42,7 @@ def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     line = re.match(r"(?P<file>.+?):\d+", worst.where)
     if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
         return None
-    why = f"The program changes a value that the compiled code depends on: {worst.changes}."
+    why = f"The compiled code depends on a value that changes: {worst.changes}."
     return Responsible("user", (why,), line.group())
 
 
