@@ -109,6 +109,68 @@ def test_an_idle_process_is_not_a_hang(tmp_path: Path) -> None:
     assert again.json["signature"] == done.json["signature"]
 
 
+TWO_LOCKS = """
+import socket, threading, time
+class Store:
+    def __init__(self):
+        self.rows, self.index = threading.Lock(), threading.Lock()
+    def add(self):
+        with self.rows:
+            time.sleep(0.5)
+            with self.index:
+                pass
+    def find(self):
+        with self.index:
+            time.sleep(0.5)
+            self.rows.acquire()
+            self.rows.release()
+store = Store()
+threading.Thread(target=store.add, name="writer").start()
+threading.Thread(target=store.find, name="reader").start()
+for number in range(5):
+    threading.Thread(target=store.add, name=f"late-{number}", daemon=True).start()
+threading.Thread(target=threading.Event().wait, name="idle").start()
+time.sleep(2)
+print("ready", flush=True)
+server = socket.create_server(("127.0.0.1", 0))
+server.accept()
+"""
+
+
+def test_threads_that_wait_for_each_other_are_both_named(tmp_path: Path) -> None:
+    """The main thread accepts connections, and the cause is not there. The observation ends before
+    ``--stall``, because no time lets the threads go on.
+    """
+    (tmp_path / "store.py").write_text(TWO_LOCKS)
+    with program("store.py", cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "300s")
+    verdict = done.json["verdict"]
+    assert (done.status, done.kind, verdict["cause"]) == (1, "hang", "lock-deadlock"), done.out
+    first, second = verdict["detail"].split("; ")
+    sides = {
+        "thread writer holds self.rows and waits for self.index at store.py:9 in Store.add",
+        "thread reader holds self.index and waits for self.rows at store.py:14 in Store.find",
+    }
+    assert {first, second} == sides
+    assert verdict["path"] == ["5 more threads wait for self.rows at store.py:7 in Store.add"]
+    assert verdict["responsible"] == "user" and "store.py:" in verdict["responsible_place"]
+    assert done.json["total_s"] < 150
+    shown = reprokit("show", done.json["pack"]).out
+    assert "at store.py:9 in Store.add: with self.index:" in shown
+    assert "at store.py:14 in Store.find: self.rows.acquire()" in shown
+
+
+def test_a_lock_that_is_held_for_long_is_no_deadlock(tmp_path: Path) -> None:
+    """Its holder sleeps, and waits for no lock."""
+    text = TWO_LOCKS.replace("with self.index:\n                pass", "time.sleep(900)")
+    (tmp_path / "store.py").write_text(text)
+    with program("store.py", cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        done = attach(process, tmp_path, "--stall", "4s")
+    assert " holds " not in done.json["verdict"]["detail"], done.out
+
+
 def test_a_working_process_advances_and_is_ended_on_request(tmp_path: Path) -> None:
     """A process that computes outside of the compiler is no hang; --then end ends it."""
     with program("-c", BUSY, cwd=tmp_path) as process:

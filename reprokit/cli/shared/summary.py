@@ -30,6 +30,8 @@ MAX_LINES = 10
 """Limit of the lines, each of at most ``headline.MAX_COLUMNS`` characters. Paths of files that
 reprokit wrote are never cut.
 """
+MAX_SIDES = 3
+"""Limit of the threads that wait for each other."""
 MAX_NOTES = 2
 """Limit of the notes about a program that finished."""
 NAME_COLUMNS = 11
@@ -115,6 +117,13 @@ def _waits(verdict: Verdict) -> list[Row]:
     """Return the cause of a hang, and who waits for whom where that is more."""
     cause = verdict.cause or "unknown"
     known = verdict.detail or EXPLAIN.get(cause, "")
+    sides = known.split("; ")
+    if cause == "lock-deadlock" and all(" holds " in side for side in sides):
+        rows = [cut_at_word(side, TEXT_COLUMNS) for side in sides[:MAX_SIDES]]
+        return [
+            ("waits", f"{cause}: threads wait for each other's locks"),
+            *(("", r) for r in rows),
+        ]
     first, *more = textwrap.wrap(f"{cause}: {known}" if known else cause, TEXT_COLUMNS)
     steps = [step for step in verdict.path if step not in known]
     rest = " ".join(more) or next(iter(steps), "")

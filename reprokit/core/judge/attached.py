@@ -6,7 +6,7 @@ whole of ``--stall`` is called a hang.
 
 from __future__ import annotations
 
-from reprokit.core.judge.hangs import hang_causes, ranks, waiting
+from reprokit.core.judge.hangs import hang_causes, lock_cycles, ranks, waiting
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.location import as_sentence
@@ -23,6 +23,11 @@ UNSURE_WITHOUT_NATIVE_FRAMES = hang_causes.CAUSES_WITH_NATIVE_FRAMES | {"python-
 
 MAX_WAITS = 4
 """Threads whose wait a sentence describes."""
+
+CYCLE_S = 5.0
+"""Seconds without progress after which threads that wait for each other's locks are a hang. No time
+lets them go on; the seconds are for locks that only have the same name.
+"""
 
 ENDED = "it ended while it was observed"
 """The last progress of a process that ended; how it ended cannot be seen."""
@@ -78,9 +83,11 @@ def judge_attached(seen: Observation) -> Verdict | None:
         still += f" ({seen.quiet_before_s:.0f} s of them before this observation)"
     still += f", {doing}"
     because = f"{cause.name}: {cause.detail}"
-    if cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
+    cycle = lock_cycles.find_cycle(seen)
+    if not cycle and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
         because += "; native code may be the cause instead, which --native shows"
-    if (seen.quiet_s or 0.0) < seen.quiet_limit_s:
+    limit_s = min(seen.quiet_limit_s, CYCLE_S) if cycle else seen.quiet_limit_s
+    if (seen.quiet_s or 0.0) < limit_s:
         more = "it was not observed for long enough to call it a hang"
         return verdict_of("unknown", cause.name, f"{still}, {because}; {more}")
     return verdict_of("hang", cause.name, f"{still}, {because}")

@@ -112,6 +112,31 @@ class WaitingRequest:
     """``unread``, or ``unanswered`` if the program has read them."""
 
 
+@dataclass(frozen=True)
+class LockName:
+    """A lock, as the source of the program names it."""
+
+    name: str
+    """The expression: ``self._lock``."""
+    identity: str
+    """Equal for two expressions that may be the same lock."""
+
+
+@dataclass(frozen=True)
+class LockUse:
+    """The locks that a thread holds and waits for, read from the source at its frames."""
+
+    pid: int
+    tid: int
+    thread: str
+    place: str
+    """``FILE:LINE in FUNCTION`` of its innermost line."""
+    waits: str = ""
+    """The identity of the lock that the line acquires; empty if it acquires none."""
+    waits_name: str = ""
+    holds: tuple[LockName, ...] = ()
+
+
 _Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse, WaitingRequest)
 
 
@@ -130,6 +155,8 @@ class Evidence:
     """The file that a lock in Python code waits for, read from the local variables of that code."""
     waiting_calls: dict[str, str] = field(default_factory=dict)
     """``file:line`` of a frame -> the function of C code that it calls and that waits for work."""
+    lock_uses: tuple[LockUse, ...] = ()
+    """Of threads that do not move."""
 
     def process_of_pid(self, pid: int | None) -> ProcessState | None:
         """Return the process with this pid, if it was seen."""
@@ -153,7 +180,17 @@ def evidence_from_json(data: Any) -> Evidence:
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
         {str(k): str(v) for k, v in calls.items()} if isinstance(calls, dict) else {},
+        tuple(_lock_use(row) for row in _rows(data, "lock_uses")),
     )
+
+
+def _lock_use(row: Mapping[str, Any]) -> LockUse:
+    held = (LockName(str(r.get("name")), str(r.get("identity"))) for r in _rows(row, "holds"))
+    pid, tid = (value if isinstance(value := row.get(name), int) else 0 for name in ("pid", "tid"))
+    thread, place, waits, waits_name = (
+        str(row.get(name) or "") for name in ("thread", "place", "waits", "waits_name")
+    )
+    return LockUse(pid, tid, thread, place, waits, waits_name, tuple(held))
 
 
 def cut_words(text: str, max_chars: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from reprokit.core.judge import attached
-from reprokit.core.judge.hangs import waiting
+from reprokit.core.judge.hangs import lock_cycles, waiting
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
@@ -80,7 +80,8 @@ class ProcessObserver:
 
         An interrupt by the user ends the observation.
         """
-        left_s = max(self._stall_s - self._elapsed(), 0.0)
+        most_s = min(self._stall_s, attached.CYCLE_S) if self._is_cycle() else self._stall_s
+        left_s = max(most_s - self._elapsed(), 0.0)
         status = OperationStatus(
             "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
         )
@@ -89,7 +90,7 @@ class ProcessObserver:
         self._watch.take_sample()
         self._read_journals()
         with host_log.suppress(KeyboardInterrupt), interrupts.allowed():
-            while self._elapsed() < self._stall_s and not (self._progress and ends_with_progress):
+            while self._elapsed() < most_s and not (self._progress and ends_with_progress):
                 time.sleep(POLL_S)
                 if show:
                     show(status)
@@ -184,7 +185,7 @@ class ProcessObserver:
         main = main_process.find_observed(
             self._gatherer.dumper.dumps, self._follower.living, self._root
         )
-        return waiting.choose_stuck_process(
+        return waiting.choose_stuck_thread(
             Observation(
                 dumps=tuple(self._gatherer.dumper.dumps),
                 evidence=self._evidence,
@@ -194,6 +195,9 @@ class ProcessObserver:
                 is_attached=True,
             )
         )
+
+    def _is_cycle(self) -> bool:
+        return bool(lock_cycles.find_cycle(self._seen))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

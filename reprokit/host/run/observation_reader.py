@@ -277,8 +277,8 @@ def read_observation(
         oom_evidence=private_names.get_redactor().redact_text(outcome.oom_evidence),
     )
     seen = stack_sources.name_own_functions(seen, run_path)
-    if request.attached_pid:
-        seen = waiting.choose_stuck_process(seen)
+    choose = waiting.choose_stuck_thread if request.attached_pid else waiting.choose_cycle
+    seen = choose(seen)
     return seen if raiser else ranks.choose_waiting_rank(seen)
 
 

@@ -13,6 +13,7 @@ from reprokit.core.records.dumps import Dump
 from reprokit.core.records.observation import Observation
 from reprokit.host.system import host_log, process_tree
 from reprokit.host.watch import blocked_on, waiting_calls
+from reprokit.host.watch.lock_uses import LockFinder
 from reprokit.host.watch.proc_snapshot import ProcSampler
 from reprokit.host.watch.stacks import StackDumper
 
@@ -52,6 +53,7 @@ class TreeReader:
         self._stacks = folder / "stacks"
         self._stacks.mkdir(parents=True, exist_ok=True)
         self._dumper = StackDumper(folder)
+        self._locks = LockFinder()
         self._looks = 0
         self._dumps: dict[int, tuple[float, Dump]] = {}
         """The last dump of each process, and the seconds that its threads had run before it."""
@@ -70,10 +72,14 @@ class TreeReader:
         main = main_process.find_by_stacks(dumps, self._root)
         calls = waiting_calls.find_waiting_calls(dumps)
         evidence_of_kernel = sampler.make_evidence({}, {})
-        seen = waiting.choose_stuck_process(
+        seen = waiting.choose_stuck_thread(
             Observation(
                 dumps=tuple(dumps),
-                evidence=dataclasses.replace(evidence_of_kernel, waiting_calls=calls),
+                evidence=dataclasses.replace(
+                    evidence_of_kernel,
+                    waiting_calls=calls,
+                    lock_uses=self._locks.find_lock_uses(dumps),
+                ),
                 main_pid=main.pid,
                 working_tid=main.tid,
                 is_attached=True,

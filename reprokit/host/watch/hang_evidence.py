@@ -25,6 +25,7 @@ from reprokit.core.shared.contract.serialize import to_json
 from reprokit.host.system import files, host_log, process_tree
 from reprokit.host.watch import blocked_on, stacks, waiting_calls
 from reprokit.host.watch.journal_tail import JournalFollower
+from reprokit.host.watch.lock_uses import LockFinder
 from reprokit.host.watch.proc_snapshot import ProcSampler
 from reprokit.host.watch.sampler import Sampler
 
@@ -66,6 +67,7 @@ class EvidenceGatherer:
             watch,
         )
         self._sampler = ProcSampler()
+        self._locks = LockFinder()
         self._pythons: list[int] = []
         self._began = self._waited = 0.0
         self.first_round = 0
@@ -123,7 +125,9 @@ class EvidenceGatherer:
             memory, self._follower.gil_ages(), self._watch.gpus.last
         )
         calls = waiting_calls.find_waiting_calls(self._last_round())
-        return dataclasses.replace(evidence, waiting_calls=calls)
+        recent = [d for d in self.dumper.dumps if d.number >= self.first_round]
+        uses = self._locks.find_lock_uses(recent)
+        return dataclasses.replace(evidence, waiting_calls=calls, lock_uses=uses)
 
     def write_evidence(self, evidence: Evidence) -> None:
         """Write the evidence into the run directory; without the file if the disk is full."""

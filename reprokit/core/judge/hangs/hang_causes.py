@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from reprokit.core.judge.hangs import lock_cycles
 from reprokit.core.judge.hangs.thread_facts import (
     TABLE,
     ThreadFacts,
@@ -108,7 +109,9 @@ def _of_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Caus
             return cause
         if name != "stopped" and facts.growing:
             also = ("memory-runaway",)
-        return Cause(name, _detail(seen, name, facts), also)
+        cycle = lock_cycles.find_cycle(seen) if name == "lock-deadlock" else ()
+        others = lock_cycles.describe_others(cycle, seen)
+        return Cause(name, _detail(seen, name, facts), also, others)
     return Cause("unknown", _known(facts))
 
 
@@ -259,6 +262,8 @@ def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
             f"Dynamo unrolls a loop: the user line {seen.endless_line} was traced"
             f" {seen.endless_count} times so far{pace}"
         )
+    if name == "lock-deadlock" and (cycle := lock_cycles.find_cycle(seen)):
+        return lock_cycles.describe_cycle(cycle)
     if name == "lock-deadlock":
         others = _other_threads(seen, facts)
         blocked = [

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from reprokit.core.judge.hangs import hang_causes
+from reprokit.core.judge.hangs import hang_causes, lock_cycles
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
@@ -92,10 +92,48 @@ def waits_of_tree(seen: Observation) -> tuple[str, ...] | None:
     return tuple(found) or None
 
 
-def choose_stuck_process(seen: Observation) -> Observation:
-    """Return the observation of a process tree with a Python process as its main process that
-    neither is idle nor waits for one of the tree, if the main process does.
+def choose_stuck_thread(seen: Observation) -> Observation:
+    """Return the observation with the thread as its working thread that the program waits for.
+
+    Threads that wait for each other's locks come first. Else it is the main process, or a process
+    that neither is idle nor waits for one of the tree. If its working thread is idle, such as one
+    that accepts connections, it is a thread that is not.
     """
+    if lock_cycles.find_cycle(seen):
+        return choose_cycle(seen)
+    seen = _choose_stuck_process(seen)
+    process = seen.evidence.process_of_pid(seen.main_pid)
+    if process is None or phases.is_compiling(seen.open_events):
+        return seen
+    states = {t.tid: t for t in process.threads}
+    threads = next(iter(threads_of(only_recent(seen), process.pid)[-1:]), [])
+    calls = seen.evidence.waiting_calls
+    stuck = [
+        thread
+        for thread in sorted(threads, key=lambda t: not t.is_main)
+        if thread.tid in states
+        and not (is_service(thread) and not thread.is_main)
+        and not _waits_in(thread, states[thread.tid], (), calls)
+    ]
+    tids = [thread.tid for thread in stuck]
+    if not tids or (seen.working_tid or process.pid) in tids:
+        return seen
+    blocked = {use.tid for use in seen.evidence.lock_uses if use.waits}
+    return replace(seen, working_tid=next((tid for tid in tids if tid in blocked), tids[0]))
+
+
+def choose_cycle(seen: Observation) -> Observation:
+    """Return the observation with a thread as its working thread that waits for the lock of a
+    different one, while that one waits for a lock of it. A thread that compiles stays the working
+    thread.
+    """
+    cycle = lock_cycles.find_cycle(seen)
+    if not cycle or phases.is_compiling(seen.open_events):
+        return seen
+    return replace(seen, main_pid=cycle[0].pid, working_tid=cycle[0].tid)
+
+
+def _choose_stuck_process(seen: Observation) -> Observation:
     pythons = {dump.pid for dump in seen.dumps if dump.threads}
     main = seen.evidence.process_of_pid(seen.main_pid)
     if main is None or _is_inside(seen, is_first=True) or _waits_of_process(seen, main) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from reprokit.core.judge.hangs import ranks
+from reprokit.core.judge.hangs import lock_cycles, ranks
 from reprokit.core.judge.responsible import (
     cache_questions,
     documented_limits,
@@ -300,7 +300,10 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
             "unknown", ("No frame of the compiler is on the stack that did not move.",)
         )
     why = (
-        f"The stack that did not move ends in {place.words}, and no frame of the compiler is on it."
+        "Its threads wait for each other's locks."
+        if lock_cycles.find_cycle(seen)
+        else f"The stack that did not move ends in {place.words}, and no frame of the compiler is"
+        " on it."
     )
     return Responsible("user", (why,), place.at)
 

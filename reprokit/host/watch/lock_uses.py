@@ -1,0 +1,88 @@
+"""Find the locks that threads hold and wait for, from their frames and the source of the program.
+
+Limits keep the time of a look small. A pool has hundreds of threads, but few different lines.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit.core.judge.hangs import source_locks
+from reprokit.core.judge.hangs.source_locks import NamedLock
+from reprokit.core.judge.stacks import recent_dumps
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
+from reprokit.core.records.process_state import LockName, LockUse
+from reprokit.host.system import files, host_log
+
+MAX_SOURCE_BYTES = 1 << 20
+MAX_FILES, MAX_LINES = 60, 400
+MAX_NAME_CHARS = 100
+_MACHINERY = ("/threading.py", "<frozen importlib._bootstrap>")
+"""Files whose frames are inside the acquisition of a lock."""
+Locks = tuple[list[NamedLock], list[NamedLock]]
+
+
+@dataclass
+class LockFinder:
+    """Finds the locks of threads. It reads and parses each file of the program once."""
+
+    trees: dict[str, ast.Module | None] = field(default_factory=dict)
+    lines: dict[tuple[int, str, int], Locks] = field(default_factory=dict)
+
+    def find_lock_uses(self, dumps: Sequence[Dump]) -> tuple[LockUse, ...]:
+        """Return the locks of each thread whose innermost line is the same in all ``dumps``.
+
+        A line that acquires several locks gives one row for each of them that may be waited for.
+        """
+        uses: list[LockUse] = []
+        rounds: dict[tuple[int, int], list[ThreadStack]] = {}
+        for dump in dumps:
+            for thread in dump.threads:
+                if thread.tid and thread.frames:
+                    rounds.setdefault((dump.pid, thread.tid), []).append(thread)
+        for (pid, tid), stacks in rounds.items():
+            frames = stacks[-1].frames
+            if any(stack.frames[0] != frames[0] for stack in stacks):
+                continue
+            own = [frame for frame in frames if not frame.file.endswith(_MACHINERY)]
+            held = [lock for frame in own for lock in self._locks_at(pid, frame)[0]]
+            acquired = self._locks_at(pid, own[0])[1] if own else []
+            place = recent_dumps.stack_place(own)
+            for number, lock in enumerate(acquired):
+                holds = tuple(_name_of(one) for one in (*held, *acquired[:number]))
+                waits = (lock.identity, lock.name[:MAX_NAME_CHARS])
+                uses.append(LockUse(pid, tid, stacks[-1].thread, place, *waits, holds))
+            if held and not acquired:
+                holds = tuple(map(_name_of, held))
+                uses.append(LockUse(pid, tid, stacks[-1].thread, place, holds=holds))
+        return tuple(uses)
+
+    def _locks_at(self, pid: int, frame: Frame) -> Locks:
+        """Return the locks that the line of a frame holds, and those that it acquires."""
+        key = pid, frame.file, frame.line
+        if key not in self.lines:
+            full = len(self.lines) >= MAX_LINES or frame.file.startswith("<")
+            tree = None if full else self._tree_of(pid, frame.file)
+            self.lines[key] = ([], [])
+            if tree is not None:
+                with host_log.suppress(RecursionError, ValueError):
+                    self.lines[key] = source_locks.locks_of_line(
+                        tree, Path(frame.file).stem, frame.line
+                    )
+        return self.lines[key]
+
+    def _tree_of(self, pid: int, file: str) -> ast.Module | None:
+        if file not in self.trees:
+            self.trees[file] = None
+            if len(self.trees) <= MAX_FILES:
+                path = Path(f"/proc/{pid}/cwd", file)  # a relative path is that of the program
+                with host_log.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    self.trees[file] = ast.parse(files.read_text(path, MAX_SOURCE_BYTES))
+        return self.trees[file]
+
+
+def _name_of(lock: NamedLock) -> LockName:
+    return LockName(lock.name[:MAX_NAME_CHARS], lock.identity)
