@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
-from collections.abc import Callable
+import sysconfig
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from ..record import journal
 from .symbols import compile_id, has_symbol, wrap_symbol
+
+_AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@functools.cache
+def _installed_folders() -> tuple[str, ...]:
+    """Return the folders whose code is not the user's: of Python, packages, torch, the agent."""
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += [os.path.dirname(sys.modules["torch"].__file__ or ""), _AGENT]
+    return tuple(f"{folder}{os.sep}" for folder in folders if folder)
+
+
+def users_place(traced: Sequence[Any] = ()) -> str:
+    """Return ``file:line`` of the user's line that Dynamo traces, or from which the compiled
+    function was called; empty if there is none.
+
+    ``traced`` are the lines that Dynamo traced, the outermost first.
+    """
+
+    def is_users(file: str) -> bool:
+        return not file.startswith(("<", *_installed_folders()))
+
+    for row in reversed(traced):
+        if is_users(row.filename):
+            return f"{row.filename}:{row.lineno}"
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def hook_recompiles() -> None:
@@ -27,6 +63,7 @@ def hook_recompiles() -> None:
                     line=getattr(code, "co_firstlineno", None),
                     cid=compile_id(),
                     reasons=[cuts.cut_head(str(r), 2000) for r in list(reasons)[:20]],
+                    caller=users_place(),
                 )
             )
             return reasons
@@ -87,6 +124,7 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
             reason=cuts.cut_head(reason, 300),
             detail=cuts.cut_head(message, 2000),
             where=where,
+            caller=users_place(rows),
             is_given_up=is_given_up,
         )
     )

@@ -71,14 +71,16 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
         rows += _waits(verdict)
     elif rest:
         rows.append(_cut_row(("details", rest)))
-    if captured.users_line or captured.compiling:
+    is_outside = verdict.kind in ("hang", "unknown", "error-in-eager")
+    is_outside &= verdict.phase in (None, "eager")
+    if captured.users_line or (captured.compiling and not is_outside):
         rows.append(_place_row(captured))
     if party := _party(captured):
         rows.append(_cut_row(("caused by", party)))
     rows += map(_cut_row, _known(captured))
     if captured.repro_path is not None:
         rows.append(("repro", f"{_about_repro(captured)}: {_shown(captured.repro_path)}"))
-    elif captured.unproven and verdict.kind != "unknown":
+    elif captured.unproven and verdict.kind not in ("unknown", "error-in-eager"):
         rows.append(_cut_row(("no repro", captured.unproven)))
     if verdict.kind == "unknown":  # what is missing may be the reason
         missing = [f"{row.what}: {row.why}" for row in captured.missing if row.what != REPRO_FILE]
@@ -136,7 +138,7 @@ def _party(captured: CaptureResult) -> str:
     party = PARTIES.get(verdict.responsible, verdict.responsible)
     because = next(iter(verdict.responsible_because), "")
     if because == verdict.reason:  # the first line says it
-        because = _by_ablation(captured.ablation)
+        because = "" if verdict.kind == "error-in-eager" else _by_ablation(captured.ablation)
     if not because and verdict.responsible == "unknown":
         return ""
     # the line of the user is a line of its own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence, plural
@@ -77,7 +79,9 @@ def _recompiled(seen: Observation) -> Verdict | None:
         return None
     kind = "recompile-limit" if worst.limit else "recompile-storm"
     how = (
-        f"reached {worst.limit}, so Dynamo no longer compiles it"
+        f"reached {worst.limit}, and the program ended"
+        if worst.limit and is_ended
+        else f"reached {worst.limit}, so Dynamo no longer compiles it"
         if worst.limit
         else "was compiled again and again"
     )
@@ -97,7 +101,8 @@ def _recompiled(seen: Observation) -> Verdict | None:
         f"{r.function} ({r.file}:{r.line}) too: {plural(r.count, 'recompile')}"
         for r in seen.recompiled[1:4]
     ]
-    work = {"function": worst.function, "line": worst.where or f"{worst.file}:{worst.line}"}
+    line = _users_line(worst.where or f"{worst.file}:{worst.line}", worst.caller)
+    work = {"function": worst.function, "line": line}
     return Verdict(
         kind,
         "guards",
@@ -142,6 +147,14 @@ def _graph_break(seen: Observation) -> Verdict | None:
             seen, first, f"nothing was compiled: Dynamo gave up: {first.reason}, at {first.where}"
         )
     return None
+
+
+def _users_line(where: str, caller: str) -> str:
+    """Return the line of a graph break or of a guard, or the user's line that calls it if it is in
+    Python, torch or a package.
+    """
+    file = fr.normalise_file(re.sub(r":\d+(?: in .*)?$", "", where))
+    return where if file == "<user>" or not caller else caller
 
 
 def _skipped(seen: Observation) -> Verdict | None:
@@ -215,7 +228,7 @@ def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
         as_sentence(why),
         evidence,
         detail=first.detail,
-        work={"line": first.where},
+        work={"line": _users_line(first.where, first.caller)},
     )
 
 

@@ -231,6 +231,8 @@ def _crash(seen: Observation) -> Verdict | None:
     fault = fatal_fault(seen)
     evidence: list[str] = [describe_exit(seen.exit_status)]
     phase: str | None = None
+    error = fr.parse_terminate(seen.stderr_tail)
+    is_of_kernel = bool(error) and fr.names_generated(seen.stderr_tail)
     if fault is not None:
         frames = fr.normalise_frames(fault.frames)
         phase_and_frame = phases.phase_of_frames(frames)
@@ -238,7 +240,7 @@ def _crash(seen: Observation) -> Verdict | None:
         if phase_and_frame:
             phase = phase_and_frame[0]
             evidence.append(f"phase {phase} from frame {fr.show_frame(phase_and_frame[1])}")
-        elif not fr.RULES.is_compiled(frames) and not seen.open_events:
+        elif not (fr.RULES.is_compiled(frames) or seen.open_events or is_of_kernel):
             return Verdict(
                 "error-in-eager",
                 "eager",
@@ -251,8 +253,7 @@ def _crash(seen: Observation) -> Verdict | None:
         evidence.append("no process imported torch._dynamo")
         why = f"The target was killed by {name} before anything was compiled{_not_compared(seen)}."
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
-    error = fr.parse_terminate(seen.stderr_tail)
-    if phase is None and error and fr.names_generated(seen.stderr_tail):
+    if phase is None and is_of_kernel:
         phase = "kernel-run"
         evidence.append("the message names a file that Inductor generated")
     phase = phase or location.phase_of_open_events(seen)

@@ -40,6 +40,8 @@ class RecompiledFunction:
     """
     cpu_s: float = 0.0
     """CPU seconds of the compiles after the first."""
+    caller: str = ""
+    """``file:line`` of the user's line that calls the function. May be empty."""
 
     @property
     def guard(self) -> str:
@@ -50,7 +52,7 @@ class RecompiledFunction:
     @property
     def changes(self) -> str:
         """What changes: the first and the last of the guards that are normalised to ``guard``."""
-        alike = [g for g in self.guards if normalise_guard(g) == self.guard]
+        alike = [_readable(g) for g in self.guards if normalise_guard(g) == self.guard]
         return alike[0] if len(alike) < 2 else f"{alike[0]}, then {alike[-1]}"
 
 
@@ -61,13 +63,15 @@ class GraphBreak:
     reason: str
     """The type in PyTorch's registry of graph breaks, such as ``Data-dependent branching``."""
     where: str = ""
-    """``file:line`` of the user's line."""
+    """``file:line`` of the line, which may be in a package."""
     detail: str = ""
     is_given_up: bool = False
     """The whole function runs without the compiler."""
     count: int = 1
     hints: tuple[str, ...] = ()
     """What Dynamo says to change, one sentence or two each."""
+    caller: str = ""
+    """``file:line`` of the user's line: the same, or the one that calls it. May be empty."""
 
 
 _HINT = re.compile(r"^ *Hint: (.+)$", re.MULTILINE)
@@ -87,6 +91,11 @@ def read_guard(reason: str) -> tuple[str, str, str]:
     if not match:
         return first[:300], "", ""
     return match["guard"].strip()[:300], (match["code"] or "").strip(), match["where"] or ""
+
+
+def _readable(guard: str) -> str:
+    """Return a guard with the names of submodules as a program writes them."""
+    return re.sub(r"\._modules\['(\w+)'\]", r".\1", guard)
 
 
 def whole_path(where: str, file: str) -> str:
@@ -147,6 +156,7 @@ def recompiled_functions(
             whole_path(guards[-1][2], file),
             next((limits[f] for f in frames if f in limits), ""),
             round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
+            rows[-1].caller,
         )
         before = worst.get((function, file, line))  # from a different process
         if before is None or _severity(recompiled) < _severity(before):
@@ -180,5 +190,5 @@ def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
         count = before.count + (not is_given_up) if before else 1
         is_given_up |= before is not None and before.is_given_up
         hints = tuple(_HINT.findall(event.detail))
-        breaks[key] = GraphBreak(*key, event.detail[:500], is_given_up, count, hints)
+        breaks[key] = GraphBreak(*key, event.detail[:500], is_given_up, count, hints, event.caller)
     return tuple(breaks.values())

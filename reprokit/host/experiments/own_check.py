@@ -12,14 +12,17 @@ import dataclasses
 from pathlib import Path
 
 from reprokit.core.experiments.ablation import EAGER, CompileVariant
-from reprokit.core.records.finding import Signature
+from reprokit.core.judge import same_failure
+from reprokit.core.judge.responsible import ownership
+from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments import follow_up, run_ablation
 from reprokit.host.experiments.eager_vs_compiled import raised_alike
-from reprokit.host.probe.candidate import probe_limits_for
+from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_in_fresh_process
+from reprokit.host.report import users_line
 
 MIN_DEADLINE_S = 60.0
 SLOWER = 4.0
@@ -66,3 +69,23 @@ def check_without_compile(
         eager_detail=f"{'a' if isolation.is_open else 'an isolated'} copy passes",
         comparison=comparison if is_wrong else seen.comparison,
     )
+
+
+def note_eager_end(
+    program: str, verdict: Verdict, seen: Observation, eager: CandidateResult
+) -> Observation:
+    """Return ``seen`` with the end of ``program`` without torch.compile, if an exception of the
+    compiler is at a line that raises one there too.
+
+    The message may be different, because fake tensors check first.
+    """
+    if verdict.kind != "exception" or eager.answer != same_failure.OTHER:
+        return seen
+    if eager.seen.raised is None:
+        return seen
+    own = ownership.innermost_own(ownership.stack_of(eager.verdict, eager.seen))
+    number = int(own.at.rpartition(":")[2]) if own is not None else 0
+    lines, line = program.splitlines(), users_line.find_text_of_line(verdict, seen)
+    if not line or not 0 < number <= len(lines) or lines[number - 1].strip() != line:
+        return seen
+    return dataclasses.replace(seen, eager="fails", eager_detail=follow_up.describe_end(eager.seen))

@@ -23,7 +23,9 @@ from reprokit.core.experiments.ablation import (
     own_variants,
     read_ablation,
 )
+from reprokit.core.experiments.remedies.remedy_table import BREAKS_ALLOWED
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.silent_failures import is_tolerated
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.journal_reader import SomeEvent
 from reprokit.core.records.observation import Observation
@@ -87,6 +89,8 @@ class AblationRunner:
         """``remedies`` may avoid the failure, and a capture tries them."""
         self._server, self._program, self._wanted, self._python = server, program, wanted, python
         self.remedies = tuple(remedies)
+        self.eager_end: CandidateResult | None = None
+        """How the program ended without torch.compile; None before that step."""
         self._limits = dataclasses.replace(limits, stop=None)
         self._plain: CandidateResult | None = None
         """The eager run, once it has left the results to compare with."""
@@ -136,6 +140,10 @@ class AblationRunner:
                 cuts.cut_head(str(problem), 200),
                 overrides=variant.overrides,
             )
+        if variant is EAGER:
+            self.eager_end = judged
+        if variant.name == BREAKS_ALLOWED.name and is_tolerated(judged.verdict, judged.seen):
+            judged = dataclasses.replace(judged, answer=same_failure.PASSES)
         return AblationStep(
             variant.name,
             variant.group,

@@ -22,6 +22,7 @@ from reprokit.host.minimize import minimization as reducer
 from reprokit.host.minimize.proofs import plain_runs, proof
 from reprokit.host.pack import shown_program
 from reprokit.host.pipeline.state import State
+from reprokit.host.probe.candidate import CandidateResult
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.request.run_request import Request
 from reprokit.host.system import deletion, files, interrupts, private_names
@@ -122,7 +123,11 @@ def can_ablate_program(state: State) -> bool:
 def ablate_program(state: State) -> State:
     """Compile the user's whole program in different ways."""
     program = _whole_program(state)
-    ablation = _run_ablation(state, program, run_ablation.ablate_for_capture)
+    ablation, eager = _run_ablation(state, program, run_ablation.ablate_for_capture)
+    if eager is not None and isinstance(program, str):
+        seen = own_check.note_eager_end(program, state.verdict, state.seen, eager)
+        if seen is not state.seen:
+            return _with_ablation(dataclasses.replace(state, seen=seen), ablation)
     is_skip = state.verdict.kind == "cudagraph-skip"
     if ablation.first_failing is None and not ablation.own and not is_skip:
         return state  # in the server it does not fail as it did
@@ -334,7 +339,7 @@ def ablate_failure(state: State) -> State:
         if state.request.ablation_steps == "all"
         else run_ablation.ablate_for_capture
     )
-    ablated = _run_ablation(state, program, ablate)
+    ablated, _ = _run_ablation(state, program, ablate)
     return _with_ablation(state, ablated.of_part() if isinstance(program, str) else ablated)
 
 
@@ -342,13 +347,15 @@ def _run_ablation(
     state: State,
     program: Request | str,
     ablate: Ablate,
-) -> ProgramAblation:
-    """Run the ablation steps of ``ablate`` for a program."""
+) -> tuple[ProgramAblation, CandidateResult | None]:
+    """Run the ablation steps of ``ablate`` for a program, and return how it ended without
+    torch.compile too.
+    """
     with (
         interrupts.allowed(),
         contextlib.closing(state.study.create_ablation_runner(state, program)) as runner,
     ):
-        return ablate(runner, state.seen, _trying(state))
+        return ablate(runner, state.seen, _trying(state)), runner.eager_end
 
 
 def _with_ablation(state: State, ablation: AnyAblation) -> State:

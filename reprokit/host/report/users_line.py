@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -36,9 +37,14 @@ def find_text_of_line(verdict: Verdict, seen: Observation) -> str:
 
 
 def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
-    place = verdict.responsible_place or verdict.work.get("line", "")
+    place = verdict.responsible_place
+    if not place and (traced := ownership.traced_own(seen)) is not None:
+        place = f"{traced.at} in {traced.function}"
+    place = place or verdict.work.get("line", "")
     if not place:
-        own = ownership.innermost_own(ownership.stack_of(verdict, seen))
+        # a run that reached its deadline waits somewhere, like a hang
+        like = dataclasses.replace(verdict, kind="hang") if verdict.kind == "unknown" else verdict
+        own = ownership.innermost_own(ownership.stack_of(like, seen))
         place = f"{own.at} in {own.function}" if own is not None else ""
     return _PLACE.match(place)
 

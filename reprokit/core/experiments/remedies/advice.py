@@ -85,9 +85,23 @@ def advise(verdict: Verdict, seen: Observation) -> str:
         return _for_break(broken) if broken is not None else ""
     if verdict.kind == "cudagraph-skip" and seen.skips:
         return _for_skip(seen.skips[0])
+    if verdict.kind == "exception" and is_specialized(seen):
+        return "call torch._dynamo.maybe_mark_dynamic instead of mark_dynamic"
+    if verdict.kind == "crash" and "index out of bounds" in verdict.reason:
+        return (
+            "check the indices that the program passes, such as ids against the rows of an"
+            " embedding; without torch.compile an error names the line"
+        )
     if verdict.kind == "error-in-eager" and (module := missing_module(seen)):
         return f"name an interpreter that has {module}, such as .venv/bin/python, or install it"
     return ""
+
+
+def is_specialized(seen: Observation) -> bool:
+    """Return whether the program marks a size as dynamic that its code fixes."""
+    if seen.raised is None:
+        return False
+    return "but your code specialized it to be a constant" in root_cause(seen.raised).message
 
 
 def missing_module(seen: Observation) -> str:
@@ -111,6 +125,8 @@ def _for_recompiles(worst: RecompiledFunction) -> str:
 
 def _for_break(broken: GraphBreak) -> str:
     """Return Dynamo's own hints that name a change."""
+    if broken.caller not in ("", broken.where):
+        return ""  # the hint is about a line of a package
     hints = [hint for hint in broken.hints if not _GENERAL_HINTS.search(hint)]
     # a hint about a pattern is longer than one that names what to do
     shortest = min(hints, key=len, default="").strip().rstrip(".")

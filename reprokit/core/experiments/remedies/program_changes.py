@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from reprokit.core.experiments.ablation import CHANGES, CompileVariant
+from reprokit.core.experiments.remedies.advice import is_specialized
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -46,6 +47,11 @@ def changes_for(
         if match := _ATTRIBUTE.match(worst.guards[-1] if worst.guards else ""):
             found = list(_numbers_of_attribute(tree, program, match["name"]))
             changes += _variant(program, found)
+    elif verdict.kind == "exception" and is_specialized(seen):
+        marks = [c.func for c in ast.walk(tree) if isinstance(c, ast.Call)]
+        named = [f for f in marks if isinstance(f, ast.Attribute) and f.attr == "mark_dynamic"]
+        owners = [(f, ast.get_source_segment(program, f.value)) for f in named]
+        changes += _variant(program, [(f, f"{text}.maybe_mark_dynamic") for f, text in owners])
     elif verdict.kind == "graph-break" and line:
         statements = _statements_at(tree, program, line)
         hints = " ".join(hint for broken in seen.breaks for hint in broken.hints)

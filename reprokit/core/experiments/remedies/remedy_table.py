@@ -34,6 +34,8 @@ def _setting(name: str, value: Any) -> CompileVariant:
 HIGHER_LIMIT = _setting("torch._dynamo.config.recompile_limit", 64)
 """It lets a program compile again and again, and avoids only the limit."""
 _NUMBERS_OF_MODULES = _setting("torch._dynamo.config.allow_unspec_int_on_nn_module", True)
+BREAKS_ALLOWED = CompileVariant("fullgraph=False", "switches", {"compile": {"fullgraph": False}})
+_FULLGRAPH = re.compile(r"\bfullgraph ?= ?True")
 _DYNAMIC = next(variant for variant in VARIANTS if variant.name == "dynamic=True")
 SETTINGS: Mapping[str, tuple[CompileVariant, ...]] = {
     "recompile-limit": (_NUMBERS_OF_MODULES, WITHOUT_STATIC, _DYNAMIC, HIGHER_LIMIT),
@@ -61,6 +63,9 @@ def remedies_in_capture(
     changes = program_changes.changes_for(verdict, seen, program, line) if program else []
     useless = _NUMBERS_OF_MODULES if marked else WITHOUT_STATIC
     settings = [v for v in settings_for(verdict, seen) if v is not useless]
+    is_traced = verdict.phase in ("dynamo-trace", "guards")
+    if is_traced and _FULLGRAPH.search(program):
+        settings.append(BREAKS_ALLOWED)
     return (*changes, *marked, *settings)
 
 

@@ -8,6 +8,7 @@ import re
 
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.responsible.parties import Responsible
+from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.remarks.cudagraph_skips import reason_family
@@ -27,6 +28,9 @@ _CUDAGRAPH_LIMITS = {
     "multiple devices": "Tensors are on several devices, which CUDA graphs do not allow.",
 }
 """The limits that "CUDAGraph Trees" of PyTorch's documentation names, by the reason of a skip."""
+_SPECIALIZED = re.compile(
+    r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\S+?)\)"
+)
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
 _SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
@@ -53,7 +57,10 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
     broken = next((b for b in seen.breaks if b.reason == verdict.cause), None)
     if verdict.kind != "graph-break" or broken is None:
         return None
-    if not ownership.is_own(broken.where.rpartition(":")[0]):
+    is_own = ownership.is_own(broken.where.rpartition(":")[0])
+    if not is_own and _ASKED_BREAK.search(broken.reason):
+        return Responsible("unknown", ("torch itself asks for this graph break.",))
+    if not is_own:
         return None
     hints = " ".join(broken.hints)
     setting = _SETTING.search(hints)
@@ -63,9 +70,35 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
         why = f"Dynamo traces this line only with `{setting.group()}`, as its message says."
     elif "This graph break is fundamental" in hints:
         why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
+    elif "may result in an error when running in eager" in hints:
+        why = "Dynamo's message says that the line may fail without torch.compile too."
+        return Responsible("unknown", (why,))
     else:
         return None
     return Responsible("user", (why,), broken.where)
+
+
+def specialized_size(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a size that the program marks as dynamic, and that its code fixes."""
+    if verdict.kind != "exception" or seen.raised is None:
+        return None
+    match = _SPECIALIZED.search(root_cause(seen.raised).message)
+    if match is None:
+        return None
+    place = ownership.traced_own(seen)
+    size, value = match.groups()
+    why = f"The program marks {size} as dynamic, and its code allows only {value}."
+    return Responsible("user", (why,), place.at if place is not None else "")
+
+
+def index_out_of_bounds(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a compiled kernel that aborts because an index is out of bounds, which eager may
+    report as well.
+    """
+    if verdict.kind != "crash" or "index out of bounds" not in verdict.reason:
+        return None
+    why = "Compiled code checks each index, and nothing shows whether eager accepts this one."
+    return Responsible("unknown", (why,))
 
 
 def skipped_cuda_graph(verdict: Verdict, seen: Observation) -> Responsible | None:

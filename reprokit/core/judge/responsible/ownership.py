@@ -43,6 +43,11 @@ _ON_FAKE = re.compile(
 """The message of Dynamo if an operator raises on fake tensors. The exception itself, and its
 frames, are lost.
 """
+_TRACED_STACK = re.compile(r"^(?:from user code|User stack):\n", re.MULTILINE)
+_QUOTED_FRAME = re.compile(
+    r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE
+)
+"""The code that Dynamo traced, as the message of its exception quotes it."""
 _OPERATOR = re.compile(r"`(?P<space>\w+)::(?P<name>\w+)`")
 _ANY_TYPE = re.compile(r"(?P<type>[\w.]+)(?:: |$)")
 _ERROR = re.compile(r"(?P<type>[\w.]+(?:Error|Exception))(?:: |$)")
@@ -148,6 +153,28 @@ def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
     roots = _roots(frames)
     raw = next((f for f in frames if is_own(f.file, roots)), None)
     return CodePlace(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
+
+
+def traced_own(seen: Observation) -> CodePlace | None:
+    """Return the innermost line of the program that Dynamo traced when it raised the exception, as
+    its message quotes it. A line of the user's own files comes before one of a package. None if
+    there is none.
+
+    The code that Dynamo traces has no frame in the traceback.
+    """
+    if seen.raised is None:
+        return None
+    message = fr.root_cause(seen.raised).message
+    for link in seen.raised.chain:
+        message = message if _TRACED_STACK.search(message) else link.message
+    _, *quoted = _TRACED_STACK.split(message, maxsplit=1)
+    places = [
+        CodePlace(f"{m['file']}:{m['line']}", m["function"])
+        for m in _QUOTED_FRAME.finditer("".join(quoted))
+        if is_own(m["file"])
+    ]
+    own = [place for place in places if not place.package]
+    return next(reversed(own or places), None)
 
 
 def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:

@@ -55,6 +55,8 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         documented_limits.changing_value,
         documented_limits.broken_graph,
         documented_limits.skipped_cuda_graph,
+        documented_limits.specialized_size,
+        documented_limits.index_out_of_bounds,
         _own_code,
         _absent_rank,
         _ranks_that_disagree,
@@ -112,7 +114,7 @@ def _without_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     if verdict.kind != "error-in-eager":
         return None
     frames = ownership.stack_of(verdict, seen)
-    place = ownership.innermost_own(frames)
+    place = ownership.traced_own(seen) or ownership.innermost_own(frames)
     is_elsewhere = seen.raised is None and not ownership.is_own(frames[0].file) if frames else True
     if place is None or is_elsewhere:
         return Responsible("unknown", (verdict.reason,))

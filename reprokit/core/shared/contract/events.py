@@ -166,6 +166,8 @@ class Recompile(Event):
     file: str | None = None
     line: int | None = None
     cid: str | None = None
+    caller: str = ""
+    """``file:line`` of the user's line that calls the function."""
     reasons: list[str] = field(default_factory=list, metadata=PRIVATE)
 
 
@@ -186,6 +188,8 @@ class GraphBreakFound(Event):
     reason: str = field(default="", metadata=PRIVATE)
     detail: str = field(default="", metadata=PRIVATE)
     where: str = ""
+    caller: str = ""
+    """``file:line`` of the user's line: that of the break, or the one that calls it."""
     is_given_up: bool = False
 
 
