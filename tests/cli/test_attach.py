@@ -188,7 +188,7 @@ def test_the_text_says_first_what_is_done(tmp_path: Path) -> None:
         wait_for_line(process, "ready")
         done = reprokit("attach", str(process.pid), "--output-dir", tmp_path / "out")
     first = done.err.splitlines()[0]
-    assert f"reading the stacks of process {process.pid} and 0 below it from outside" in first
+    assert f"reading the stacks of process {process.pid} three times, from outside" in first
     assert "nothing is stopped, signalled or written there" in first
     assert "is idle" in done.out and "\ncapture    " in done.out
     assert "hunter2secret" not in done.out + done.err

@@ -67,7 +67,7 @@ def test_a_server_that_is_lost_each_time_ends_the_reduction(tmp_path: Path) -> N
     with contextlib.closing(oracle):
         for _ in range(MAX_RESTARTS):
             oracle.run_once(PROGRAM)
-        with pytest.raises(BadInput, match="ended: Killed; it was started 6 times"):
+        with pytest.raises(BadInput, match="ended: Killed; reprokit started it 6 times"):
             oracle.run_once(PROGRAM)
 
 

@@ -10,6 +10,7 @@ import click
 
 from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.core.judge.stacks.location import plural
 
 if TYPE_CHECKING:
     from reprokit.host.experiments.kernel_matrix import Matrix
@@ -89,10 +90,10 @@ def kernel(
     with tempfile.TemporaryDirectory(prefix="reprokit-kernel-") as folder, interrupts.deferred():
         texts = kernel_matrix.read_kernels(Path(path), name, checked, Path(folder) / "read")
         with terminal.LiveStatus(is_quiet=as_json) as live:
-            count = len(texts) * len(wanted) * (1 + len(versions))
             live.show_message(
-                f"compiling {count} times: {len(texts)} kernels, {len(wanted)} architectures,"
-                f" {1 + len(versions)} ptxas"
+                f"compiling {plural(len(texts), 'kernel')} for"
+                f" {plural(len(wanted), 'architecture')} with"
+                f" {plural(1 + len(versions), 'version')} of ptxas"
             )
             try:
                 matrix = kernel_matrix.fill_matrix(

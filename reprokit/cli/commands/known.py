@@ -83,8 +83,8 @@ def known(
         strangers = [entry for entry in chosen if entry.origin and entry.program]
         if strangers and not yes:
             raise BadInput(
-                f"{strangers[0].origin} has {len(strangers)} programs that a stranger may have"
-                " written; read them and add --yes to run them"
+                f"a stranger may have written the programs of {strangers[0].origin}; read them and"
+                " add --yes to run them"
             )
         ctx.exit(_prove(chosen, pythons, folder, as_json))
     if failure is None:

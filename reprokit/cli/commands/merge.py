@@ -9,6 +9,7 @@ import click
 
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, terminal
+from reprokit.core.judge.stacks.location import plural
 
 if TYPE_CHECKING:
     from reprokit.host.merge.merge_ranks import Merged
@@ -74,7 +75,7 @@ def print_merged(merged: Merged) -> None:
         name = "odd" if group.is_odd and merged.is_sure else "ranks"
         out.RESULTS.print_line(f"{name:<10} {rank_ranges(group.ranks)}: {group.doing}")
     if len(merged.groups) > MAX_SHOWN:
-        out.RESULTS.print_line(f"and {len(merged.groups) - MAX_SHOWN} more groups")
+        out.RESULTS.print_line(f"and {plural(len(merged.groups) - MAX_SHOWN, 'more group')}")
     if merged.graphs_differ:
         out.RESULTS.print_line(f"graphs     {merged.graphs_differ}")
     if merged.without_data:

@@ -12,6 +12,7 @@ import click
 from reprokit.cli.shared import consent, option_types, out, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import is_given
+from reprokit.core.judge.stacks.location import plural
 
 if TYPE_CHECKING:
     from reprokit.cli.documents.study_documents import MinimizedKeys, MinimizeDocument
@@ -258,7 +259,8 @@ def _print(document: MinimizeDocument) -> None:
         for note in (*result.get("depends_on", ()), *result.get("notes", ())):
             out.RESULTS.print_line(note)
         out.RESULTS.print_line(
-            f"{result['probes']} probes, {result['cpu_s']:.0f} CPU-seconds; {result['spent']}"
+            f"{plural(result['probes'], 'program')} tried, {result['cpu_s']:.0f} CPU-seconds;"
+            f" {result['spent']}"
         )
         if repro := document.get("repro"):
             from reprokit.cli.shared import print_capture

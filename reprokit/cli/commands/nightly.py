@@ -13,6 +13,7 @@ import click
 from reprokit.cli.shared import open_ledger, out, print_night, terminal
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared.command_classes import CommandGroup
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.errors import BadInput
 
 OUTPUT_DIR = shared.option(
@@ -376,8 +377,9 @@ def prune(
     ):
         gone = prune.prune_output(store, suite_spec, output_dir.resolve(), dry_run)
     words = (
-        f"{'would remove' if dry_run else 'removed'} {gone.folders} run directories and"
-        f" {gone.packs} packs, {gone.size_bytes / 1e6:.0f} MB"
+        f"{'would remove' if dry_run else 'removed'} {gone.folders} run"
+        f" {'directory' if gone.folders == 1 else 'directories'} and {plural(gone.packs, 'pack')},"
+        f" {gone.size_bytes / 1e6:.0f} MB"
     )
     _print_result(
         {"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes},

@@ -12,6 +12,7 @@ import click
 
 from reprokit.cli.shared import consent, known_matches, option_types, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
@@ -186,7 +187,8 @@ def _ask(
         size = len(program.text.splitlines())
         added = f"; added: {'; '.join(program.added)}" if program.added else ""
         out.PROGRESS.print_line(
-            f"{'program':<12} {size} lines, from line {lines} of the text{out.one_line(added)}"
+            f"{'program':<12} {plural(size, 'line')}, from line {lines} of the text"
+            + out.one_line(added)
         )
         if not is_agreed:
             out.PROGRESS.print_line(program.text)  # the whole text: any part of it may matter

@@ -9,6 +9,7 @@ import click
 
 from reprokit.cli.shared import option_types, out, terminal
 from reprokit.cli.shared import options as shared
+from reprokit.core.judge.stacks.location import plural
 
 if TYPE_CHECKING:
     from reprokit.host.service.watch_loop import WatchResult
@@ -113,9 +114,9 @@ def describe_end(result: WatchResult) -> str:
     """Return one line about the whole watch."""
     what = "command" if result.exit_status is not None else "process"
     end = "goes on; the watch ended" if result.is_interrupted else "ended"
-    count, packs = len(result.lock_ups), sum(bool(one.pack) for one in result.lock_ups)
+    lock_ups = plural(len(result.lock_ups), "lock-up")
+    packs = plural(sum(bool(one.pack) for one in result.lock_ups), "pack")
     return (
-        f"{what} {result.pid} {end} after {result.seconds:.0f} s: {count} lock-up"
-        f"{'s' * (count != 1)}, {packs} pack{'s' * (packs != 1)}; the watch used"
-        f" {result.cpu_s:.1f} CPU-seconds"
+        f"{what} {result.pid} {end} after {result.seconds:.0f} s: {lock_ups}, {packs}; the watch"
+        f" used {result.cpu_s:.1f} CPU-seconds"
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reprokit.cli.shared import summary
 from reprokit.cli.shared.out import RESULTS, SETTINGS, Echo, one_line
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.triage.decision import COMMENT
@@ -84,7 +85,8 @@ def print_everything(captured: CaptureResult) -> None:
         tracer = "exported" if any(g.level == "export" for g in seen.graphs) else "Dynamo"
         row(
             "graphs",
-            f"{len(seen.graphs)} recorded: {entered} {tracer} nodes, {lowered} ATen nodes",
+            f"{len(seen.graphs)} recorded: {plural(entered, f'{tracer} node')},"
+            f" {plural(lowered, 'ATen node')}",
         )
     if captured.ablation and captured.ablation.sentence:
         row("ablation", captured.ablation.sentence)

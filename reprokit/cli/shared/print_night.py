@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.cli.shared import out
+from reprokit.core.judge.stacks.location import plural
 
 MAX_KNOWN = 1
 """Known failures that are printed for each bug; the report has all."""
@@ -37,7 +38,7 @@ def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
         line((f"\n{title.capitalize()}", f"bold {colours[group]}"))
         for bug in bugs[:20]:
             line(f"  bug {bug['id']}  {bug['title']}")
-            cells = f"{bug['tonight']} cell{'s' if bug['tonight'] != 1 else ''} in this run"
+            cells = f"{plural(bug['tonight'], 'cell')} in this run"
             about = [bug["reason"], bug["cause"], cells, ", ".join(bug["torch"])]
             if before := bug["healthy_before"]:
                 is_different = before["torch"] and before["torch"] != before["then_torch"]
@@ -45,7 +46,9 @@ def print_night(report: Mapping[str, Any], output_dir: Path) -> None:
                     "healthy in"
                     f" {before['night']}{' with torch ' + before['torch'] if is_different else ''}"
                 ]
-            about += [f"repro of {bug['repro_lines']} lines"] if bug["repro_lines"] else []
+            about += (
+                [f"repro of {plural(bug['repro_lines'], 'line')}"] if bug["repro_lines"] else []
+            )
             line(f"          {'; '.join(a for a in about if a)}")
             if bug["decision"]:
                 line(f"          {out.one_line(bug['decision'])}")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
@@ -71,14 +72,16 @@ def list_disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ..
         )
     if len(real.graphs) != len(simulated.graphs):
         rows.append(
-            f"{len(real.graphs)} graphs on the device, {len(simulated.graphs)} in the simulation"
+            f"{plural(len(real.graphs), 'graph')} on the device, {len(simulated.graphs)} in the"
+            " simulation"
         )
     else:
         for graph, other in zip(real.graphs, simulated.graphs, strict=True):
             if graph != other:
                 what = f"the {'backward' if graph[2] else 'forward'} {graph[0]} graph {graph[1]}"
                 rows.append(
-                    f"{what} has {graph[3]} nodes on the device and {other[3]} in the simulation"
+                    f"{what} has {plural(graph[3], 'node')} on the device and {other[3]} in the"
+                    " simulation"
                 )
     for where, here, there in (
         ("on the device", real, simulated),
@@ -89,7 +92,7 @@ def list_disagreements(real: RunSummary, simulated: RunSummary) -> tuple[str, ..
     names = sorted(set(real.operators) | set(simulated.operators))
     rows += _limited(
         [
-            f"{name} is called {real.operators.get(name, 0)} times on the device and"
+            f"{name} is called {plural(real.operators.get(name, 0), 'time')} on the device and"
             f" {simulated.operators.get(name, 0)} in the simulation"
             for name in names
             if real.operators.get(name, 0) != simulated.operators.get(name, 0)

@@ -16,6 +16,7 @@ from reprokit.core.judge.responsible import simulation_gaps
 from reprokit.core.judge.same_failure import CACHED
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, still_frames
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, normalise_message
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Identity, Signature, Verdict
@@ -175,11 +176,15 @@ def _of_stacks(seen: Observation, is_running: bool) -> tuple[str, str, list[str]
     stable = still_frames(seen)
     if is_running and any(fr.enters_compiled(f) for f in stable):
         inside, why = _inside(stable)
-        return "", inside, [f"{len(stable)} frames did not move between the dumps", *why]
+        return "", inside, [f"{plural(len(stable), 'frame')} did not move between the dumps", *why]
     # the position inside a library below the compiler is chance; its caller is always the same
     below = [f for f in stable if f.file.startswith(("torch/", "triton/", "<"))]
     kept, why = fr.RULES.significant_frames(below, HANG_FRAMES)
-    return "", _names(kept), [f"{len(stable)} frames did not move between the dumps", *why]
+    return (
+        "",
+        _names(kept),
+        [f"{plural(len(stable), 'frame')} did not move between the dumps", *why],
+    )
 
 
 def _names(frames: list[Frame]) -> str:

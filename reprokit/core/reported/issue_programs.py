@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.reported import graph_inputs
 
 MAX_PROGRAM_CHARS = 100_000
@@ -110,7 +111,7 @@ def find_programs(blocks: Sequence[CodeBlock], chosen: int = 0) -> list[FoundPro
     if chosen:
         if not 0 < chosen <= len(blocks):
             raise NoProgram(
-                f"the text has {len(blocks)} code blocks, so there is no block {chosen}"
+                f"the text has {plural(len(blocks), 'code block')}, so there is no block {chosen}"
             )
         wanted = [pair for pair in programs if pair[0] is blocks[chosen - 1]]
         if not wanted:

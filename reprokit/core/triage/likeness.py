@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.verdict_kinds import kind_named
 
 MIN_PROPOSED_SCORE = 0.6
@@ -158,7 +159,9 @@ def _frame_weights(frames: Sequence[str]) -> dict[str, float]:
 def _in_words(name: str, part: float, a: Traits, b: Traits) -> str:
     if name == "frames":
         common = [f for f in a.frames if f in b.frames]
-        return f"{len(common)} frames in common, the innermost {common[0]}" if common else ""
+        return (
+            f"{plural(len(common), 'frame')} in common, the innermost {common[0]}" if common else ""
+        )
     if name == "message":
         return f"{part:.0%} of the message's words"
     if name == "kernel":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reprokit.core.experiments import simulated_vs_real
 from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -70,9 +71,10 @@ def compare_with_simulation(
         "alike": simulated_vs_real.count_alike(*sides),
     }
     files.write_json(run_path / run_names.SIMULATED_FILE, comparison)
-    count = f"{len(sides[0].graphs)} graphs, {len(sides[0].kernels)} Triton kernels"
+    real = sides[0]
+    count = f"{plural(len(real.graphs), 'graph')}, {plural(len(real.kernels), 'Triton kernel')}"
     return dataclasses.replace(
-        seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same ending",)
+        seen, beside=rows or (f"a simulation of this GPU agrees: {count}, the same result",)
     )
 
 

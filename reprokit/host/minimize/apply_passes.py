@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.reduce import ast_edits
 from reprokit.core.reduce.edit_memory import EditMemory
 from reprokit.core.reduce.pass_table import LAST_PASSES, NUMBER_PASSES, PART_PASSES, PASSES, Pass
@@ -62,7 +63,8 @@ def _repeat(
         if text == before:
             return text
         if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
-            note(f"a round of {asked} candidates saved {saved} lines, so this loop ended")
+            tried = plural(asked, "change")
+            note(f"{tried} removed only {plural(saved, 'line')}, so it tried no more of these")
             return text
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reprokit.core.experiments.failure_conditions import Conditions
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks.location import plural
 from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.minimize.proofs import proof, proven
 
@@ -81,7 +82,8 @@ class MinimizeResult:
 
     def describe(self) -> str:
         """Return one line on what the repro was cut from and what proves it."""
-        nodes = f"{self.began_nodes} nodes" if self.began_nodes and self.level != "source" else ""
+        nodes = plural(self.began_nodes, "node") if self.began_nodes else ""
+        nodes = nodes if self.level != "source" else ""
         origins = {
             "source": "the target's source",
             "dynamo": "the graph that Dynamo saw",

@@ -11,6 +11,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import TRACED
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce import assertions, readable, subsets
@@ -102,7 +103,7 @@ class Reducer:
             files.write_atomically(self._folder / "best.py", text)
         if result.first_s is None:
             result.first_s = round(time.monotonic() - self.began, 1)
-            lines = f"{self._oracle.status.lines} lines"
+            lines = plural(self._oracle.status.lines, "line")
             self._say(f"a program of {lines} shows it and is reduced: {self._folder / 'best.py'}")
 
     def best_with_profile(self) -> list[StartingPoint]:

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.redaction.plain import clean_text
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs.job_result import HEALTHY, IN_EAGER, NO_BUG
@@ -71,7 +72,7 @@ def junit_text(ledger: Ledger) -> str:
         _add_outcome(case, run, seen.get(run["cell"], []))
     missing = night["planned"] - len(runs)
     if missing > 0:
-        case = _case(suite, night["suite"], f"{missing} more cells", 0.0)
+        case = _case(suite, night["suite"], plural(missing, "more cell"), 0.0)
         _add(case, "error", "not run", "the nightly run has no result of these cells")
     cases = suite.findall("testcase")
     totals = {

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.bisect import torch_environments
 from reprokit.host.nightly import night_report, night_report_files
@@ -58,7 +59,7 @@ def run_night(
             say(
                 f"resuming nightly run {work.name}: {taken} of {len(work.jobs)} runs are done"
                 if work.is_resumed
-                else f"nightly run {work.name}: {len(work.jobs)} runs"
+                else f"nightly run {work.name}: {plural(len(work.jobs), 'run')}"
             )
             night.collect_results(work)
             for other in ENGINES.values():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit import __version__
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.observation import Missing
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared import cuts
@@ -316,7 +317,7 @@ def _drop(prefix: str) -> Callable[[PackDraft], str]:
     def drop(draft: PackDraft) -> str:
         names = [n for n in draft.files if n.startswith(prefix)]
         size = sum(len(draft.files.pop(n)) for n in names)
-        return f"{prefix.rstrip('/')}: {len(names)} files, {size} bytes" if names else ""
+        return f"{prefix.rstrip('/')}: {plural(len(names), 'file')}, {size} bytes" if names else ""
 
     return drop
 
@@ -329,7 +330,7 @@ def _shorten(prefix: str, most: int = 200_000) -> Callable[[PackDraft], str]:
                 draft.files[name].decode("utf-8", "replace"), most
             ).encode()
         return (
-            f"{prefix.rstrip('/')}: {len(long)} files cut in the middle to {most} bytes"
+            f"{prefix.rstrip('/')}: {plural(len(long), 'file')} cut in the middle to {most} bytes"
             if long
             else ""
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from reprokit.core.judge.stacks import main_process, phases
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
@@ -166,7 +167,6 @@ def _observe(
         "main_pid": program.pid,
     }
     files.write_json(state.run_path / run_names.RUN_FILE, fields)
-    count = len(process_tree.family_of(program.pid))
     does = []
     if options.has_native_frames:
         does.append("reading their native frames stops one for about 0.2 s")
@@ -176,8 +176,8 @@ def _observe(
         does.append(f"for its graphs, {run_inside.describe_way(program.pid)} that writes them")
     effect = "; ".join(does) or "nothing is stopped, signalled or written there"
     state.callbacks.say(
-        f"reading the stacks of process {program.pid} and {count - 1} below it from outside, three"
-        f" times; {effect}; the files are in {state.run_path}"
+        f"reading the stacks of {process_tree.describe_family(program.pid)} three times, from"
+        f" outside; {effect}; the files are in {state.run_path}"
     )
     with contextlib.closing(
         ProcessObserver(state.request, state.run_path, options.ports, may_signal=may_signal)
@@ -215,7 +215,9 @@ def _record_graphs(state: State, pid: int) -> State:
         return state.with_missing("graphs", str(problem))
     if not count:
         return state.with_missing("graphs", f"process {main} compiles no graph")
-    state.callbacks.say(f"process {main} wrote the {count} graphs that it compiles")
+    state.callbacks.say(
+        f"process {main} compiles {plural(count, 'graph')}, and wrote them to the run directory"
+    )
     return state
 
 

@@ -15,6 +15,7 @@ from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.responsible import responsibility
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import main_stacks, still_frames
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, threads_of
 from reprokit.core.records.dumps import Frame
 from reprokit.core.records.finding import Signature, Verdict
@@ -87,7 +88,7 @@ def make_report_data(
                 "round": d.number,
                 "tool": d.tool,
                 "pid": d.pid,
-                "said": d.problem or f"{len(d.threads)} threads",
+                "said": d.problem or plural(len(d.threads), "thread"),
             }
             for d in seen.dumps[-64:]
         ],

@@ -249,9 +249,8 @@ class ServiceWatch:
 
 def describe(root_pid: int, options: WatchOptions, output: Path) -> str:
     """Return one line that says what a watch does."""
-    count = len(process_tree.family_of(root_pid))
     return (
-        f"watching process {root_pid} and {max(count - 1, 0)} below it from outside; nothing is"
-        f" stopped, signalled or ended; a lock-up of {options.stall_s:g} s is reported here and in"
+        f"watching {process_tree.describe_family(root_pid)} from outside; reprokit does not stop,"
+        f" signal or end anything; it reports a lock-up of {options.stall_s:g} s here and in"
         f" {output / EVENTS_FILE}"
     )

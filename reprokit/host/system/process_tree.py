@@ -35,6 +35,13 @@ def family_of(root_pid: int) -> list[psutil.Process]:
     return []
 
 
+def describe_family(root_pid: int) -> str:
+    """Return ``process 7``, or ``process 7 and 2 processes below it``."""
+    below = len(family_of(root_pid)) - 1
+    noun = "process" if below == 1 else "processes"
+    return f"process {root_pid}" + (f" and {below} {noun} below it" if below > 0 else "")
+
+
 def marked_processes(run_id: str) -> list[psutil.Process]:
     """Return the processes with the run id in their environment, anywhere in the process tree.
 

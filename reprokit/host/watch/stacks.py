@@ -142,7 +142,7 @@ class StackDumper:
 
     def describe_problems(self) -> tuple[str, ...]:
         """Return which tool could not dump which process, and why."""
-        left = f"{self._left_out} processes beyond the first {MAX_PROCESSES} were not dumped"
+        left = f"reprokit reads {MAX_PROCESSES} processes, and left out {self._left_out} more"
         return (left,) * bool(self._left_out) + tuple(
             sorted({f"{d.tool} of process {d.pid}: {d.problem}" for d in self.dumps if d.problem})
         )

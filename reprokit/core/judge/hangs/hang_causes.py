@@ -209,7 +209,7 @@ def _follow_worker(seen: Observation, facts: ThreadFacts, visited: set[int]) -> 
     if any(_IS_POOL.fullmatch(f.file) for f in facts.frames[:8]):
         return Cause(
             "compile-worker-lost",
-            f"all {len(workers)} workers of process {sidecar.pid} are idle; the parent waits at"
+            f"no compile worker of process {sidecar.pid} has a job; the parent waits at"
             f" {facts.top}",
         )
     return None

@@ -104,7 +104,7 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
     """Describe what moved between the dumps and what did not."""
     rows: list[str] = []
     if seen.quiet_s is not None:
-        last = f"; the last was: {seen.last_progress}" if seen.last_progress else ""
+        last = f"; the last progress was: {seen.last_progress}" if seen.last_progress else ""
         rows.append(
             f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}"
         )
@@ -116,11 +116,13 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
         {fr.show_frame(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)}
     )
     if not inner:
-        rows.append(f"over {len(stacks)} dumps nothing moved: {len(stable)} frames stayed the same")
+        rows.append(
+            f"over {len(stacks)} dumps nothing moved: {plural(len(stable), 'frame')} stayed the same"
+        )
     else:
         under = f"under {fr.show_frame(stable[0])}, " if stable else ""
         rows.append(
-            f"over {len(stacks)} dumps {len(stable)} frames stayed the same; {under}these frames"
+            f"over {len(stacks)} dumps {plural(len(stable), 'frame')} stayed the same; {under}these frames"
             f" moved: {', '.join(inner[:5])}"
         )
     lines = {s[0].line for s in stacks}
@@ -133,12 +135,14 @@ def how_far(seen: Observation) -> str:
     """Describe what was done before the end; empty if nothing is known."""
     done = sum(g.is_done for g in seen.graphs if g.is_entered)
     parts = [
-        f"{done} graph{'s' if done != 1 else ''} compiled",
+        f"{plural(done, 'graph')} compiled",
         f"{sum(not g.is_done for g in seen.graphs)} not finished",
     ]
     parts = parts if seen.graphs else []
-    units = (("line", "lines traced"), ("node", "nodes lowered"))
-    parts += [f"{seen.steps[unit]} {words}" for unit, words in units if seen.steps.get(unit)]
+    units = (("line", "traced"), ("node", "lowered"))
+    parts += [
+        f"{plural(seen.steps[unit], unit)} {how}" for unit, how in units if seen.steps.get(unit)
+    ]
     return f"so far {', '.join(parts)}" if parts else ""
 
 
@@ -166,7 +170,7 @@ def work_details(seen: Observation, phase: str | None) -> dict[str, str]:
         level = {"aten": "ATen", "export": "exported"}.get(graph.level, "Dynamo")
         turned = "backward " if graph.is_backward else ""
         details["graph"] = (
-            f"{turned}{level} graph {graph.number} with {graph.nodes} nodes, compile id"
+            f"{turned}{level} graph {graph.number} with {plural(graph.nodes, 'node')}, compile id"
             f" {graph.cid or 'unknown'}"
         )
     is_backward = any("backward" in n or "bw_compiler" in n for n in seen.open_events) or any(

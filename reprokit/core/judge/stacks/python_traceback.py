@@ -129,4 +129,5 @@ def _message_rows(message: list[str]) -> list[str]:
         return rows
     errors = [_FOLDERS.sub("", row) for row in rows[1:] if _COMPILER_ERROR.search(row)]
     kept = [rows[0], *errors][:MAX_MESSAGE_LINES] if errors else rows[:MAX_MESSAGE_LINES]
-    return [*kept, f"[{len(rows) - len(kept)} more lines]"]
+    more = len(rows) - len(kept)
+    return [*kept, f"[{more} more line{'s' * (more != 1)}]"]

@@ -99,7 +99,8 @@ def unused_precompiled_code(reads: Iterable[CacheUsed], graphs: int) -> tuple[Mi
     uses = [use for use in reads if use.cache == DYNAMO]
     if not uses or not graphs or any(use.outcome != "hit" for use in uses):
         return ()
-    return (MissedEntry(DYNAMO, uses[0].key, (), f"{graphs} graphs were compiled again"),)
+    again = f"{graphs} graph{'s were' if graphs != 1 else ' was'} compiled again"
+    return (MissedEntry(DYNAMO, uses[0].key, (), again),)
 
 
 def _is_same_graph(one: CacheUsed, two: CacheUsed) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.reduce.ast_edits import unknown_names
 from reprokit.core.shared.contract import run_names
@@ -339,7 +340,9 @@ class Oracle:
         except ServerLost as problem:
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
-                raise BadInput(f"{problem}; it was started {self._restarts} times") from problem
+                raise BadInput(
+                    f"{problem}; reprokit started it {plural(self._restarts, 'time')}"
+                ) from problem
             gone = Verdict("unknown", None, "server", str(problem))
             return CandidateResult(
                 core.UNRESOLVED, gone, Signature("", str(problem), self.wanted.algorithm)

@@ -17,6 +17,7 @@ from typing import ClassVar
 from reprokit.core.experiments import known_conditions
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.stacks import frames
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.claims import PackedProgram
 from reprokit.core.records.dumps import Link
@@ -185,7 +186,7 @@ def prove_program(
     elif kind == "hang":
         limit_s = judged.seconds + 5
     count = number.plain_runs(kind)
-    show_run(f"{count} runs without reprokit")
+    show_run(f"{plural(count, 'run')} without reprokit")
     at_once = number.cores
     if limits.is_slow or limits.sizes or stand_alone.opens_port(text):
         at_once = 1  # the time of a run decides, or only one process can have the port

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from functools import lru_cache
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import quarantine
 from reprokit.host.nightly.ledger import rows
@@ -97,9 +98,9 @@ def _clean(ledger: Ledger) -> None:
                 f"{table}.jsonl",
             )
             ledger.execute(f"DELETE FROM {table} WHERE {bad}")  # noqa: S608
-            what = f"{count} row{'s' if count > 1 else ''} of {table}"
             ledger.refused.append(
-                f"{what} in the ledger, which do not agree with the schema; see {quarantined}"
+                f"{plural(count, 'row')} of {table} in the ledger, which the schema does not allow;"
+                f" see {quarantined}"
             )
         if table == "bug":
             ledger.execute("UPDATE bug SET merged = NULL WHERE merged NOT IN (SELECT id FROM bug)")

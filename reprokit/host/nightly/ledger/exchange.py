@@ -16,6 +16,7 @@ from typing import IO, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.nightly.jobs import job_schema, quarantine
@@ -197,8 +198,8 @@ def import_rows(ledger: Ledger, lines: Iterable[str | bytes]) -> dict[str, int]:
             recompute_sums(ledger)
     if work.refused:
         kept = quarantine.quarantine_text(work.kept, ledger.path.parent, "import.txt")
-        what = f"{work.refused} line{'s' if work.refused > 1 else ''} of the import"
-        ledger.refused.append(f"{what} ({work.first}); see {kept}")
+        what = plural(work.refused, "line")
+        ledger.refused.append(f"{what} of the import ({work.first}); see {kept}")
     return {kind: count for kind, count in work.added.items() if count}
 
 
