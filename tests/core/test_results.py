@@ -62,7 +62,7 @@ def verdict_of(comparison: Comparison, **more: Any) -> Any:
         (
             Comparison((WRONG, LITTLE), 2, 2, 2, unsteady=("argument[0]",)),
             "wrong-result",
-            "output: values at [3]",
+            "output: values differ most at index [3]",
         ),
         (Comparison((), 0, 0, 0), "ok", "no call of a compiled callable returned a result"),
         (

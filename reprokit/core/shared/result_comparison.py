@@ -63,7 +63,9 @@ class Difference:
 
     def __str__(self) -> str:
         """Return one line: where, what, and how much."""
-        at = f" at {list(self.index)}" if self.index else ""
+        has_size = self.what in ("values", "integers")
+        most = " differ most" if has_size else ""
+        at = f"{most} at index {list(self.index)}" if self.index else ""
         in_call = f" of call {self.call}" if self.call > 0 else ""
         text = (
             f"{self.name}{in_call}: {self.what}{at}: eager gives {self.expected}, compiled code"
@@ -72,11 +74,11 @@ class Difference:
         if self.reference:
             text += f", float64 {self.reference}"
         if self.total:
-            text += f"; {self.count} of {self.total} elements beyond the tolerance"
-        if self.what in ("values", "integers"):
+            text += f"; {self.count} of {self.total} elements differ"
+        if has_size:
             text += (
-                f", error at most {_short(self.max_abs)}, on average {_short(self.mean_abs)},"
-                f" relative {_short(self.max_relative)}"
+                f" by more than the tolerance, at most by {_short(self.max_abs)}, on average by"
+                f" {_short(self.mean_abs)}, relative {_short(self.max_relative)}"
             )
         return text
 
@@ -167,10 +169,17 @@ class Comparison:
         if not self.leaves:
             return "no call of a compiled callable returned a result that could be compared"
         if not self.tensors:
-            return f"none of the {self.leaves} results is a tensor; their values are equal"
+            is_one = self.leaves == 1
+            return (
+                "the only result is no tensor; its value is equal"
+                if is_one
+                else f"none of the {self.leaves} results is a tensor; their values are equal"
+            )
+        one, many = "tensor", f"{self.tensors} tensors"
+        are, those = ("is", "that") if self.tensors == 1 else ("are", "those")
         return (
-            f"the {self.tensors} tensors that it returned, changed or accumulated are equal to"
-            " those of eager within tolerance"
+            f"the {one if self.tensors == 1 else many} that it returned, changed or accumulated"
+            f" {are} equal to {those} of eager within tolerance"
         )
 
 
@@ -215,7 +224,7 @@ def first_departure(event: Departs) -> str:
     """
     text = (
         f"the first graph that departs from eager by itself is {event.cid} ({event.nodes}"
-        " operators)"
+        f" operator{'s' * (event.nodes != 1)})"
     )
     if event.op:
         at = f" at {event.where}" if event.where else ""
