@@ -16,7 +16,7 @@ COMMANDS = {
     "ablate": "Find the backends, modes and settings with which it fails.",
     "attach": "Find out why a running process does not advance, without stopping it.",
     "bisect": "Find the torch in which a failure started, or was fixed.",
-    "capture": "Run a target under instrumented torch.compile and write a pack.",
+    "capture": "Run a program or a model, record torch.compile and write a pack.",
     "check": "Report whether a program has the failure of a pack, for git bisect and reducers.",
     "conditions": "Find what a failure needs of the machine, the process and the settings.",
     "env": "Print what a pack contains about this machine and interpreter.",
@@ -97,7 +97,7 @@ def _isolate(ctx: click.Context, option: click.Parameter, is_wanted: bool) -> No
     expose_value=False,
     allow_from_autoenv=False,
     callback=_isolate,
-    help="Read no file, and of the variables only those that the help of a command shows.",
+    help="Read no configuration file, and only the environment variables in the help of a command.",
 )
 @click.version_option(__version__, prog_name="reprokit")
 @click.pass_context

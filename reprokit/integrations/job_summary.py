@@ -42,7 +42,7 @@ def summary_of_folder(folder: Path) -> str:
         cells = (row.where, row.sentence, row.signature, row.pack)
         lines.append("| " + " | ".join(_as_code(cell) for cell in cells) + " |")
     if len(rows) > MAX_ROWS:
-        lines.append(f"\n{len(rows) - MAX_ROWS} more are in the artifact.")
+        lines.append(f"\nMore in the artifact: {len(rows) - MAX_ROWS}.")
     lines += ["", "`reprokit show PACK` prints a pack, `reprokit replay PACK` runs it again."]
     return "\n".join(lines) + "\n"
 

@@ -34,7 +34,7 @@ LINES = {
     "not_callable": "a model that is an int, which cannot be called",
     "unknown_key": "unknown keys inputs",
     "bad_calls": "not a list of (args, kwargs)",
-    "bad_entry": "\"entry\" that is 'jit'; known are torch.compile, nn.Module.compile, export",
+    "bad_entry": "\"entry\" that is 'jit'; use one of torch.compile, nn.Module.compile, export",
     "bad_compile": "not a dict of arguments for torch.compile",
     "bad_kwargs": "where kwargs, a dict, belongs",
     "exits_well": "called sys.exit(0)",

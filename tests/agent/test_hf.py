@@ -37,7 +37,7 @@ OWN_FIELDS = {
 WRONG_VALUES: dict[str, tuple[Any, str]] = {
     "hidden_size": ("big", "llama has 64 there, which is an integer"),
     "rms_norm_eps": ("small", "there, which is a number"),
-    "hidden_act": (3, 'llama has "silu" there, which is a text'),
+    "hidden_act": (3, 'llama has "silu" there, which is a string'),
     "attention_bias": (1, "llama has false there, which is true or false"),
     "own.list": (3, "llama has [1] there, which is a list"),
     "own.table": (3, 'llama has {"a": 1} there, which is a table'),

@@ -143,7 +143,7 @@ WRONG = {
     "[replay]\ntimes = 'x'": 'line 2, replay.times: "x" is not a whole number',
     "[replay]\ntimes = 0": "Invalid value for '-n' / '--times' (times in ",
     "[replay]\njson = 'yes'": 'line 2, replay.json: "yes" is not true or false',
-    "[replay]\npython = 3": "line 2, replay.python: 3 is not a text",
+    "[replay]\npython = 3": "line 2, replay.python: 3 is not a string",
     "[replay]\non-stall = 3": "line 2, replay.on-stall: there is no such option",
     "color = 'blue'": "Invalid value for '--color' (color in ",
 }

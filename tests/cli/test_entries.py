@@ -159,7 +159,11 @@ def test_an_entry_that_cannot_be_used_is_one_line(write: Any, tmp_path: Path) ->
         (["--train"], "aotinductor", "compiles no backward"),
         ([], "compiled_autograd", "it needs --train"),
         ([], "nn.Module.compile", "no torch.nn.Module"),
-        ([], "jit", "returned \"entry\" that is 'jit'; known are torch.compile, nn.Module.compile"),
+        (
+            [],
+            "jit",
+            "returned \"entry\" that is 'jit'; use one of torch.compile, nn.Module.compile",
+        ),
     ):
         target = write(f"bad_{entry.replace('.', '_')}.py", FACTORY.format(entry=entry))
         done = reprokit("capture", f"{target}:make", *options, "--output-dir", tmp_path / "out")

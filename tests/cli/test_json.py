@@ -71,7 +71,7 @@ def test_the_published_schema_is_that_of_the_code() -> None:
         "nightly run"
     )
     unknown = reprokit("schema", "nightly")
-    assert unknown.status == 2 and "known are ablate, attach" in unknown.err
+    assert unknown.status == 2 and "the commands are ablate, attach" in unknown.err
 
 
 def test_the_schema_refuses_another_document() -> None:

@@ -57,9 +57,9 @@ def test_without_a_reduction_nothing_is_called_a_repro(write: Any, recorded: Rec
     text = assert_candidate(done, "--no-minimize: no fresh process has run it")
     assert "erf" in text
     packed_again = pack_recording(done.run_dir, "-v")
-    assert "nothing proves one: --no-minimize: no fresh process has run it" in " ".join(
-        packed_again.out.split()
-    ), packed_again.out
+    assert "--no-minimize: no fresh process has run it" in " ".join(packed_again.out.split()), (
+        packed_again.out
+    )
     assert "candidate" in packed_again.out and "\nrepro " not in packed_again.out
 
 

@@ -24,7 +24,7 @@ def test_a_gpu_is_known_by_what_people_call_it() -> None:
         and simulation.gpu_label(record) == "b200"
     )
     assert simulation.gpu_label({**record, "name": "another"}) == "gpu.json"
-    with pytest.raises(BadInput, match="known are a100, h100"):
+    with pytest.raises(BadInput, match="use a100, h100"):
         simulation.gpu_named("h1000")
 
 

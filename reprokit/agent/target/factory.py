@@ -159,8 +159,8 @@ def read_factory_result(result: object, where: str) -> BuiltTarget:
         known = {"model", "calls", "compile", "train", "entry"}
         if unknown := sorted(set(map(str, result)) - known):
             raise BadTarget(
-                f"{where} returned a dict with the unknown keys {', '.join(unknown)}; known are"
-                " model, calls, compile, train, entry"
+                f"{where} returned a dict with the unknown keys {', '.join(unknown)}; its keys"
+                " may be model, calls, compile, train, entry"
             )
         calls = result.get("calls", [((), {})])
         if not isinstance(calls, (list, tuple)) or not all(
@@ -180,7 +180,7 @@ def read_factory_result(result: object, where: str) -> BuiltTarget:
         entry = result.get("entry", "")
         if entry and entry not in entry_programs.ENTRIES:
             raise BadTarget(
-                f'{where} returned "entry" that is {entry!r}; known are'
+                f'{where} returned "entry" that is {entry!r}; use one of'
                 f" {', '.join(entry_programs.ENTRIES)}"
             )
         model: Any = result.get("model")

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     type=option_types.SECONDS,
     default="30",
     show_default=True,
-    help="Without progress for this long it hangs; the first answer does not wait for this.",
+    help="No progress for this long is a hang. The first answer comes earlier.",
 )
 @shared.option(
     "--stalled-for",
     type=option_types.SECONDS,
-    help="For this long it has not advanced already, as its log shows.",
+    help="How long it has made no progress already, for example by its log.",
 )
 @shared.PORTS
 @shared.option(
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help=(
         "Record the graphs that the process compiles, and minimize them. This runs code inside the"
-        " process, so it asks first."
+        " process, so reprokit asks first."
     ),
 )
 @shared.option(
@@ -99,10 +99,10 @@ def attach(
 ) -> None:
     """Find out why a running process does not advance, and write a pack.
 
-    The process was started without reprokit: it hangs now, on this machine. Its stacks, and those
-    of all processes below it, are read from outside three times, together with what the kernel
-    reports. The process is not stopped, signalled or slowed, and nothing is written into its
-    working directory. Of a launcher such as torchrun, name the launcher.
+    The process was started without reprokit: it hangs now, on this machine. reprokit reads its
+    stacks, and those of all processes below it, three times from outside, and what the kernel
+    reports. It does not stop, signal or slow the process, and writes nothing into its working
+    directory. For torchrun and other launchers, give the PID of the launcher.
 
     \b
     Examples:

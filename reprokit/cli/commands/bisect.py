@@ -55,7 +55,7 @@ NOT_WITH_GIT = (
     type=option_types.PLACE,
     section="Range",
     metavar="VERSION|PATH",
-    help="A torch with the failure. If it is older than --good, the fix is searched.",
+    help="A torch with the failure. If it is older than --good, reprokit searches for the fix.",
 )
 @shared.option(
     "--interpreter",

@@ -170,7 +170,7 @@ def capture(
     catalogues: tuple[Path, ...],
     **options: Any,
 ) -> None:
-    """Run TARGET under instrumented torch.compile, report what happened, and write a pack.
+    """Run TARGET, record what torch.compile does, report what happened, and write a pack.
 
     TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory
     that returns (model, args), a notebook, or a command after --.

@@ -60,9 +60,9 @@ def conditions(
     """Report what the failure of PACK needs, and what it does not depend on.
 
     The program of the pack runs with different vector instructions, threads, CPUs, seeds, default
-    dtypes, caches, shapes, C++ compilers and contents of memory: all changed at once, then the
-    smallest set that must not change, then each value alone. With --in, it also runs in
-    other places, such as with a different version of Python or torch.
+    dtypes, caches, shapes, C++ compilers and contents of memory. reprokit changes all of them at
+    once, finds the smallest set that must not change, and changes each value alone. With --in, the
+    program also runs in other places, such as with a different version of Python or torch.
 
     \b
     Examples:

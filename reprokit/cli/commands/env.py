@@ -28,7 +28,7 @@ from reprokit.cli.shared import options as shared
 @shared.option(
     "--hooks",
     is_flag=True,
-    help="Print instead the private functions of torch that reprokit uses, and which torch lacks.",
+    help="Print instead the private functions of torch that reprokit uses, and which are missing.",
 )
 @shared.JSON
 def env(python: str | None, gpu: bool, hooks: bool, as_json: bool) -> None:
@@ -70,7 +70,7 @@ def env(python: str | None, gpu: bool, hooks: bool, as_json: bool) -> None:
         return
     for name, value in sorted(facts.items()):
         if name in ("packages", "log_names"):
-            text = f"{len(value)} (all with --json)"
+            text = f"{len(value)} entries (--json prints them)"
         elif isinstance(value, dict):
             text = "; ".join(f"{k} {v}" for k, v in value.items() if v not in (None, "", []))
         else:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     default="80,90,100,120",
     show_default=True,
     metavar="NAMES",
-    help="Architectures: sm_90a and sm_90 are used unchanged; Triton selects the variant of 90.",
+    help="GPU architectures. sm_90 and sm_90a name one variant; of 90, Triton selects the variant.",
 )
 @shared.option(
     "--ptxas",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "pythons",
     type=option_types.PLACE,
     multiple=True,
-    help="With --prove: an interpreter, whose torch is used. Can be repeated.",
+    help="With --prove: an interpreter with the torch to use. Can be repeated.",
 )
 @shared.option(
     "--write",

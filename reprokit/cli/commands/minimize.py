@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "--python",
     type=option_types.PLACE,
     help=(
-        "Interpreter for the probes; default: the one that failed, or for a pack"
+        "Interpreter that runs the programs; default: the one that failed, or for a pack"
         f" {shared.DEFAULT_PYTHON}."
     ),
 )
@@ -77,7 +77,7 @@ def minimize(
     """Find the smallest program with the same failure, prove it, and pack it.
 
     The argument is a pack, a run directory of an earlier capture, or a target, which is captured
-    first. A candidate is accepted only if its signature is that of the failure. Ctrl-C keeps the
+    first. A smaller program counts only if its signature is that of the failure. Ctrl-C keeps the
     best result so far.
 
     \b
@@ -267,7 +267,7 @@ def _print(document: MinimizeDocument) -> None:
 
             print_capture.print_repro(Path(repro))
     if document.get("unproven"):
-        out.RESULTS.print_line(f"no repro   nothing proves one: {document['unproven']}")
+        out.RESULTS.print_line(f"no repro   {document['unproven']}")
     paths = {
         "repro": document.get("repro"),
         "candidate": document.get("candidate"),

@@ -250,7 +250,7 @@ def split(
         new_id = bugs.split_bug(store, bug_id, other, why)
     _print_result(
         {"schema": 1, "bug": bug_id, "split": new_id},
-        f"bugs {bug_id} and {new_id} are two",
+        f"bugs {bug_id} and {new_id} are different bugs",
         as_json,
     )
 
@@ -347,7 +347,7 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
         out.print_line(f"refused {why}")
     counts = (f"{count} {kind}s" for kind, count in added.items())
     words = ", ".join(counts) or "nothing that was not known"
-    _print_result({"schema": 1, "added": added, "refused": refused}, f"taken in: {words}", as_json)
+    _print_result({"schema": 1, "added": added, "refused": refused}, f"imported: {words}", as_json)
 
 
 @nightly.command()

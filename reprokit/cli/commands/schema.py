@@ -28,7 +28,9 @@ def schema(command: tuple[str, ...], as_json: bool) -> None:
     name = " ".join(command)
     if name and name not in json_schema.DOCUMENTS:
         known = ", ".join(json_schema.DOCUMENTS)
-        raise BadInput(f"there is no command {name!r} with a JSON document; known are {known}")
+        raise BadInput(
+            f"there is no command {name!r} with a JSON document; the commands are {known}"
+        )
     out.RESULTS.print_json(
         json_schema.schema_of_command(name) if name else json_schema.schema_of_all()
     )

@@ -39,13 +39,13 @@ COMMENT_FILE = "comment.md"
     multiple=True,
     help=(
         "Interpreter whose torch runs the program; default:"
-        f" {shared.DEFAULT_PYTHON}. Further ones date the failure."
+        f" {shared.DEFAULT_PYTHON}. With several, the comment says which fail."
     ),
 )
 @shared.option(
     "--versions",
     metavar="V,V,V",
-    help="Also run it with these versions of torch, which are installed; they date the failure.",
+    help="Also run it with these versions of torch, which reprokit installs.",
 )
 @shared.option(
     "--block",
@@ -55,7 +55,7 @@ COMMENT_FILE = "comment.md"
 @shared.option(
     "--no-jail",
     is_flag=True,
-    help="Run the program with the rights of the user, where no jail works or none is wanted.",
+    help="Run the program without a jail, with your own rights.",
 )
 @known_matches.CATALOGUES
 @shared.OUTPUT_DIR

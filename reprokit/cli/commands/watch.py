@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @shared.target_command(
     epilog=(
-        "Exit codes: of a command, its own; of a PID, 0 it ended or you ended the watch without a"
-        " lock-up, 1 there was a lock-up; 2 wrong usage."
+        "Exit codes: with a command, that of the command; with a PID, 0 there was no lock-up,"
+        " 1 there was a lock-up, 2 wrong usage."
     )
 )
 @click.argument("pid", type=shared.at_least(2), required=False)
@@ -54,12 +54,12 @@ def watch(
     """Watch a service for days, and write a pack for each new lock-up.
 
     A lock-up is a process that makes no progress in the compiler, in compiled code, in a collective
-    or in a lock, or requests that wait while nothing runs. An idle process has not locked up. The
-    process and all processes below it are read from outside; they are never stopped or ended, and
-    the watch goes on after a lock-up.
+    or in a lock, or requests that wait while nothing runs. An idle process has not locked up.
+    reprokit reads the process and all processes below it from outside, never stops or ends them,
+    and goes on after a lock-up.
 
-    A command after -- runs unchanged, with your terminal. Signals to reprokit are sent to it, and
-    its exit status is that of reprokit. With --json, its output goes to stderr.
+    A command after -- runs unchanged, with your terminal. reprokit passes signals on to it, and
+    ends with its exit status. With --json, its output goes to stderr.
 
     \b
     Examples:

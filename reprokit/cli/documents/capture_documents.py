@@ -63,7 +63,8 @@ class CaptureDocument(SchemaVersion):
         DecisionKeys, msgspec.Meta(description="what to do with the failure: one action")
     ]
     advice: Annotated[
-        str | None, msgspec.Meta(description="what to change in the program; nobody tried it")
+        str | None,
+        msgspec.Meta(description="what to change in the program; reprokit did not try it"),
     ]
     compile: CompileCosts
     versions: Annotated[dict[str, str], msgspec.Meta(description="torch and triton of the target")]
@@ -83,7 +84,7 @@ class ProcessKeys(TypedDict):
     python: PathText | None
     capture: Annotated[str, msgspec.Meta(description="the command that captures it from its start")]
     first_answer_s: Annotated[float, msgspec.Meta(description="seconds to the first answer")]
-    has_ended: Annotated[bool, msgspec.Meta(description="--then end ended it")]
+    has_ended: Annotated[bool, msgspec.Meta(description="--then end ended the process")]
 
 
 class AttachDocument(CaptureDocument):
@@ -103,7 +104,7 @@ class LockUpKeys(TypedDict):
     signature: str
     title: str
     is_new: bool
-    pack: Annotated[str, msgspec.Meta(description="empty if it was not kept")]
+    pack: Annotated[str, msgspec.Meta(description="its path; empty if it was not kept")]
 
 
 class WatchDocument(SchemaVersion):
@@ -113,7 +114,7 @@ class WatchDocument(SchemaVersion):
     lock_ups: list[LockUpKeys]
     seconds: float
     cpu_s: CpuSeconds
-    exit_status: Annotated[int | None, msgspec.Meta(description="of a command")]
+    exit_status: Annotated[int | None, msgspec.Meta(description="of a command; null for a PID")]
     is_interrupted: bool
     output: PathText
 

@@ -136,8 +136,8 @@ def _common_options(rare: int) -> list[Option]:
             is_flag=True,
             callback=_show_log,
             help=(
-                "Show the log on stderr, which is also in reprokit.log in the run directory, and"
-                " all that a capture found."
+                "Show on stderr the log of the run directory (reprokit.log), and print all that"
+                " a capture found."
             ),
             **common,
         ),

@@ -133,7 +133,7 @@ def _reject(table: TomlTable, key: str, known: set[str]) -> None:
     hint = (
         f"did you mean {near[0]}?"
         if near
-        else f"known are {', '.join(sorted(known))}"
+        else f"use one of {', '.join(sorted(known))}"
         if "capture" not in known
         else f"an option that only some commands have is below their names, such as [{section}]"
     )
@@ -146,7 +146,7 @@ def _value(table: TomlTable, key: str, option: click.Option, folder: Path) -> An
         option_name = key.replace("_", "-")
         raise table.error_at(key, f"a file cannot give consent; add --{option_name} to the command")
     kind, value = option.type, table.values[key]
-    wanted: tuple[tuple[type, ...], str] = (str,), "a text"
+    wanted: tuple[tuple[type, ...], str] = (str,), "a string"
     if option.is_flag:
         wanted = (bool,), "true or false"
     elif isinstance(kind, DurationType):

@@ -88,7 +88,9 @@ class FailOnType(Limits):
             if name not in FAIL_ON:
                 self.fail(f"{name!r} is none of {', '.join(FAIL_ON)}", param, ctx)
             if colon and not (name == "graph-break" and number.isdecimal()):
-                self.fail(f"{text!r} has a limit; write, for example, graph-break:3", param, ctx)
+                self.fail(
+                    f"{text!r}: only graph-break takes a number, such as graph-break:3", param, ctx
+                )
             limits[name] = int(number or 0)
         return limits
 

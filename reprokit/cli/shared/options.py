@@ -68,7 +68,7 @@ PORTS = option(
     "ports",
     type=WholeNumber(1, 65535),
     multiple=True,
-    help="A TCP port on which it answers every request: with an open request it is not idle.",
+    help="A TCP port on which it answers every request: while one is open, it is not idle.",
 )
 YES = option(
     "--yes",

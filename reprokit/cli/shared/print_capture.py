@@ -103,7 +103,7 @@ def print_everything(captured: CaptureResult) -> None:
             (
                 f"the command ended by itself: {describe_exit(seen.exit_status)}"
                 if seen.exit_status is not None
-                else "the command was ended by reprokit"
+                else "reprokit ended the command"
             ),
         )
     for name, path in (
@@ -119,7 +119,7 @@ def print_everything(captured: CaptureResult) -> None:
     if captured.hidden:
         row("redacted", placeholder_counts.counts_sentence(captured.hidden))
     if captured.unproven:
-        row("no repro", f"nothing proves one: {captured.unproven}")
+        row("no repro", captured.unproven)
     decision = captured.decision
     if decision.action == COMMENT:
         row("comment on", f"{decision.url or decision.issue}, instead of a new issue")

@@ -81,7 +81,7 @@ def gpu_named(name: str) -> Gpu:
     if word in GPUS:
         return GPUS[word]
     raise BadInput(
-        f"--gpu {name}: no such GPU is known; known are {', '.join(GPUS)}, or a file that reprokit"
+        f"--gpu {name}: no such GPU is known; use {', '.join(GPUS)}, or a file that reprokit"
         " env --gpu wrote"
     )
 

@@ -160,7 +160,8 @@ def _layer_changes(
     fields = layer_fields(default)
     if not fields:
         raise BadTarget(
-            f"the configuration of {name} counts no layers, so --layers cannot be used with it"
+            f"the configuration of {name} has no field for the number of layers, so --layers cannot"
+            " be used with it"
         )
     for key, old in fields.items():
         yield tuple(key.split(".")), count if type(old) is int else [count] * len(old)
@@ -243,7 +244,7 @@ def _type_text(value: object) -> str:
         bool: "true or false",
         int: "an integer",
         float: "a number",
-        str: "a text",
+        str: "a string",
         list: "a list",
         dict: "a table",
     }

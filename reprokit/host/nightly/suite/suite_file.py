@@ -186,7 +186,7 @@ def _check_choice(
                 f"{value!r} is neither true nor false{' nor default' if key == 'dynamic' else ''}",
             )
     elif not isinstance(value, str):
-        raise table.error_at(key, f"{value!r} is not a text")
+        raise table.error_at(key, f"{value!r} is not a string")
     elif key == "environment" and value not in environments:
         raise table.error_at(
             key, f"there is no [environments.{value}]; there is {', '.join(environments)}"
@@ -209,7 +209,7 @@ def _cells(
         "target", "command", "matrix", "set", "tags", "expect", "device", *LIMIT_KEYS
     )
     own = _matrix(table.subtable("matrix"), environments)
-    target, command = table.take_value("target", str, "a text", ""), table.take_texts("command")
+    target, command = table.take_value("target", str, "a string", ""), table.take_texts("command")
     if bool(target) == bool(command):
         raise table.error_at(
             "target", 'give it either target, such as "llama-tiny", or command, a list of words'
@@ -246,7 +246,7 @@ def _cells(
             raise table.error_at(
                 "expect",
                 f"{kind!r} is not a verdict;"
-                f" {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(KINDS)}?",
+                f" {f'did you mean {near[0]}?' if near else 'use one of ' + ', '.join(KINDS)}",
             )
     knobs = table.subtable("set").values
     for name, value in knobs.items():

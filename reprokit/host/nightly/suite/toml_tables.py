@@ -64,7 +64,7 @@ class TomlTable:
                 raise self.error_at(
                     key,
                     "there is no such key;"
-                    f" {f'did you mean {near[0]}' if near else 'known are ' + ', '.join(keys)}?",
+                    f" {f'did you mean {near[0]}?' if near else 'the keys are ' + ', '.join(keys)}",
                 )
 
     def take_value(
@@ -113,7 +113,7 @@ class TomlTable:
         value = self.values.get(key, list(default))
         value = [value] if isinstance(value, str) else value
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.error_at(key, f"{value!r} is not a text or a list of texts")
+            raise self.error_at(key, f"{value!r} is not a string or a list of strings")
         return tuple(value)
 
     def subtable(self, key: str) -> TomlTable:
