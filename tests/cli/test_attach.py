@@ -424,7 +424,7 @@ def test_a_process_with_an_open_request_is_not_idle(reads: bool, tmp_path: Path)
     assert (done.kind, done.json["verdict"]["cause"]) == ("hang", cause), done.out
     state = "no answer" if reads else "not been read"
     assert f"1 request to port {port} has {state}, the oldest for" in done.json["verdict"]["reason"]
-    assert "(120 s of them before this observation)" in done.json["verdict"]["reason"]
+    assert "(120 s of them before reprokit attached)" in done.json["verdict"]["reason"]
     again = reprokit("pack", "--json", done.run_dir)
     assert again.json["verdict"] == done.json["verdict"]
     assert unnamed.json["verdict"]["cause"] == ("idle" if reads else cause), unnamed.out

@@ -13,7 +13,7 @@ from tests.support.reprokit_calls import reprokit
 pytestmark = pytest.mark.real
 
 NOT_RECORDED = {
-    "the begin of a phase",
+    "the start of a phase",
     "Dynamo's graphs",
     "ATen graphs",
     "why it recompiles",

@@ -187,7 +187,7 @@ def test_the_report_is_repeated_and_bugs_are_merged_and_muted(night: CallResult)
     )
     assert taken.json["added"]["sighting"] == 2
     again = reprokit("nightly", "import", "ledger.jsonl", "--ledger", "other.sqlite", cwd=where)
-    assert again.out == "imported: nothing that was not known\n"
+    assert again.out == "imported: nothing new\n"
     assert (
         reprokit("nightly", "prune", "suite.toml", "--dry-run", "--json", cwd=where).json["folders"]
         == 0

@@ -70,7 +70,7 @@ def test_its_journal_says_for_how_long_it_has_hung_and_in_which_pass(tmp_path: P
     verdict = done.json["verdict"]
     assert verdict["cause"] == "thread-wait"
     assert "in phase fx-passes (post_grad_custom_pre_pass)" in verdict["reason"]
-    assert "before this observation" in verdict["reason"]
+    assert "before reprokit attached" in verdict["reason"]
     assert not list((tmp_path / "work").iterdir())
     again = reprokit("pack", "--json", done.run_dir)
     assert again.json["verdict"] == verdict

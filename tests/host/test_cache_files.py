@@ -32,11 +32,11 @@ def test_damaged_files_are_found_and_healthy_ones_are_not(tmp_path: Path) -> Non
     (tmp_path / "cd" / "text.so").write_text("text" * 40)
     found = {file.name: (file.what, file.pattern) for file in cache_files.damaged_files(tmp_path)}
     assert found == {
-        "cd/cut.main.so": ("it is cut", "*.main.so"),
+        "cd/cut.main.so": ("it is truncated", "*.main.so"),
         "cd/empty.main.so": ("the file is empty", "*.main.so"),
         "cd/text.so": ("it is not a shared library", "*.so"),
         f"fxgraph/ab/fab/{name}": (
-            "its contents do not have the digest that is its name",
+            "its contents do not match the digest in its name",
             "fxgraph/**/*",
         ),
     }

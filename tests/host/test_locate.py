@@ -49,7 +49,7 @@ def test_the_first_graph_with_wrong_results_is_located(
 
     def run(server: ProbeServer, text: str, *_: object) -> object:
         if answers[text] == "lost":
-            raise ServerLost("the probe server ended: killed")
+            raise ServerLost("the process for trial runs ended: killed")
         return judged(answers[text])
 
     monkeypatch.setattr(locate, "run_in_forked_child", run)

@@ -125,7 +125,7 @@ def test_a_reduction_whose_budget_ends_keeps_the_best_program(
         return same_failure.SAME
 
     result, proofs = minimize(tmp_path, monkeypatch, "exception", WANTED, answer)
-    assert result.notes == ["the budget ended: this is the best so far; --resume goes on from it"]
+    assert result.notes == ["the budget ended: this is the best so far; --resume continues from it"]
     assert proofs == 1 and not result.is_complete
     assert "torch.relu" in result.text and (tmp_path / "minimize" / "best.py").is_file()
 

@@ -17,7 +17,7 @@ def test_each_refused_call_of_the_driver_is_missing_once(tmp_path: Path) -> None
     """The symbol is named, however often the program called it."""
     symbols = ["torch.cuda.Stream", "torch._C._cuda_init", "torch.cuda.Stream"]
     met: list[Event] = [SimulationGapMet(symbol=symbol) for symbol in symbols]
-    why = "it calls the CUDA driver and is not simulated, so the call was refused"
+    why = "it calls the CUDA driver, which reprokit does not simulate, so it raised an exception"
     assert find_missing(Journals({1: met}, 0, {}), tmp_path, Request(Target("file"))) == [
         Missing("simulation of torch.cuda.Stream", why),
         Missing("simulation of torch._C._cuda_init", why),

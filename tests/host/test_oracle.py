@@ -43,7 +43,7 @@ class LostServer(ProbeServer):
     def run_program(self, *arguments: Any, **more: Any) -> NoReturn:
         """Count the call, and end."""
         self.calls += 1
-        raise ServerLost("the probe server ended: Killed")
+        raise ServerLost("the process for trial runs ended: Killed")
 
 
 def oracle_of(folder: Path) -> tuple[Oracle, LostServer]:
@@ -58,7 +58,7 @@ def test_a_program_whose_server_is_lost_has_no_answer(tmp_path: Path) -> None:
         result = oracle.run_once(PROGRAM)
     assert server.calls == 1
     assert (result.answer, result.verdict.kind) == (same_failure.UNRESOLVED, "unknown")
-    assert result.signature.title == "the probe server ended: Killed"
+    assert result.signature.title == "the process for trial runs ended: Killed"
 
 
 def test_a_server_that_is_lost_each_time_ends_the_reduction(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_server_that_is_lost_each_time_ends_the_reduction(tmp_path: Path) -> N
     with contextlib.closing(oracle):
         for _ in range(MAX_RESTARTS):
             oracle.run_once(PROGRAM)
-        with pytest.raises(BadInput, match="ended: Killed; reprokit started it 6 times"):
+        with pytest.raises(BadInput, match="ended: Killed; it was started 6 times"):
             oracle.run_once(PROGRAM)
 
 
@@ -198,7 +198,7 @@ def test_a_quick_program_has_little_time_in_eager(is_slow: bool, tmp_path: Path)
         def run_program(self, *arguments: Any, **more: Any) -> NoReturn:
             _, given, is_eager, *_ = arguments
             limits.append((is_eager, given.deadline_s))
-            raise ServerLost("the probe server ended: Killed")
+            raise ServerLost("the process for trial runs ended: Killed")
 
     server = Noting(tmp_path / "server", sys.executable, "aot")
     oracle = Oracle(tmp_path, server, WANTED, LIMITS, sys.executable)

@@ -82,7 +82,7 @@ def test_placeholders_are_counted(tmp_path: Path) -> None:
     )
     assert (
         sentences[-1]
-        == "2 secrets, 1 e-mail address, 1 user name, 1 home folder, in 8 places of 5 files; 1 in"
+        == "2 secrets, 1 e-mail address, 1 user name, 1 home folder, replaced 8 times in 5 files; 1 in"
         " candidate.py"
     )
 

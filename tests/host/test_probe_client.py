@@ -31,7 +31,7 @@ def test_a_server_with_threads_is_not_used(tmp_path: Path, monkeypatch: pytest.M
             with pytest.raises(client.ServerLost) as lost:
                 server.run_program("pass\n", ProbeLimits(10.0))
             assert str(lost.value) == (
-                "it could not start: it has 7 threads; a library started threads"
+                "the process for trial runs could not start, because it has 7 threads: a library started threads"
             )
             assert server.starts == number
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]

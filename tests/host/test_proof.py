@@ -163,7 +163,7 @@ def test_a_program_that_does_not_fail_in_fresh_processes_has_no_plain_run(
         return judged(next(answers), title="the title", seen=Observation(exit_status=3))
 
     def watch(text: str) -> CandidateResult:
-        raise ServerLost("the probe server ended: Killed")
+        raise ServerLost("the process for trial runs ended: Killed")
 
     monkeypatch.setattr(proof, "run_in_fresh_process", run)
     proved = proof.prove_program(
@@ -180,9 +180,9 @@ def test_a_program_that_does_not_fail_in_fresh_processes_has_no_plain_run(
     assert (proved.tries, proved.runs, proved.hits, proved.eager) == (tries, 0, 0, "")
     assert proved.instead == instead
     assert shown == [
-        "under instrumentation, in a forked child",
-        "under instrumentation",
-        *(f"under instrumentation, try {number}" for number in range(2, tries + 1)),
+        "recorded by reprokit, in a forked process",
+        "recorded by reprokit",
+        *(f"recorded by reprokit, try {number}" for number in range(2, tries + 1)),
     ]
     assert not (tmp_path / "alone").exists()
 

@@ -67,7 +67,7 @@ def test_a_failure_of_fresh_processes_is_reduced_in_them(tmp_path: Path) -> None
     oracle = ScriptedOracle(tmp_path, lambda text: OTHER, fresh)
     result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
     assert oracle.is_cold and result.is_complete and "relu" in result.text
-    assert "so only fresh processes were used" in result.notes[-1]
+    assert "so reprokit used only fresh processes" in result.notes[-1]
 
 
 @pytest.mark.parametrize("level", ["aten", "source"])

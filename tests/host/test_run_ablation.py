@@ -46,7 +46,7 @@ class ScriptedRunner(run_ablation.AblationRunner):
         rows: Iterator[str | None] = self._answers.get(variant.name, iter((self._usual,)))
         answer = next(rows)
         if answer is None:
-            raise ServerLost(f"the probe server ended: {variant.name}")
+            raise ServerLost(f"the process for trial runs ended: {variant.name}")
         return judged(answer)
 
     def find_application(
@@ -77,7 +77,7 @@ def test_a_step_whose_server_is_lost_is_run_again(tmp_path: Path) -> None:
     ]
     last = ablation.steps[-1]
     assert (last.name, last.group, last.verdict) == (INDUCTOR.name, "backends", "unknown")
-    assert last.title.startswith('the probe server ended: backend="inductor"')
+    assert last.title.startswith('the process for trial runs ended: backend="inductor"')
 
 
 @pytest.mark.parametrize(

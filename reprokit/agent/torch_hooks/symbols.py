@@ -74,7 +74,7 @@ _SIMULATED = "the simulation of a GPU"
 _OPERATORS = "definitions of the user's own operators"
 HOOKED = (
     Symbol("torch.library:Library.impl", _OPERATORS),
-    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "the begin of a phase"),
+    Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "the start of a phase"),
     Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_end", "the end of a phase"),
     Symbol(f"{_TRANSLATOR}.starts_line", "which user line is traced"),
     Symbol(f"{_DYNAMO}.output_graph:OutputGraph._call_user_compiler", events.DYNAMO_GRAPHS),
@@ -99,21 +99,21 @@ HOOKED = (
     ),
     Symbol("torch._logging._internal:LogState.is_artifact_enabled", "TORCH_LOGS to a file"),
     Symbol("torch._logging._internal:LOG_TRACE_HANDLER", "TORCH_TRACE beside the program's own"),
-    Symbol("torch._logging.structured:from_traceback", "no frames of the agent in TORCH_TRACE"),
+    Symbol("torch._logging.structured:from_traceback", "no frames of reprokit in TORCH_TRACE"),
 )
 """Symbols that the agent hooks in each run."""
 REPLACED = (
     Symbol(f"{_INDUCTOR}.codecache:PyCodeCache.load_by_key_path", _CODEGEN),
-    Symbol(f"{_INDUCTOR}.codecache:AotCodeCompiler.compile", "a probe that stops after a phase"),
+    Symbol(f"{_INDUCTOR}.codecache:AotCodeCompiler.compile", "trial runs that stop after a phase"),
     Symbol(f"{_INDUCTOR}.cpu_vec_isa:VecISA.check_build", _CODEGEN),
     Symbol(f"{_INDUCTOR}.config:wrap_inductor_compiled_regions", _CODEGEN, since="2.10"),
     Symbol("torch.nn:Module._apply", _CODEGEN),
     Symbol(f"{_INDUCTOR}.compiler_bisector:CompilerBisector.disable_subsystem", "ablation"),
     Symbol(f"{_INDUCTOR}.lowering:make_fallback", "ablation"),
-    Symbol(f"{_DYNAMO}.guards:profile_guard_manager", "a probe that does not time its guards"),
-    Symbol(f"{_INDUCTOR}.graph:GraphLowering.run", "a probe that stops after a phase"),
-    Symbol(f"{_INDUCTOR}.graph:GraphLowering.codegen", "a probe server that builds nothing"),
-    Symbol(f"{_INDUCTOR}.scheduler:Scheduler.codegen", "a probe that stops after a phase"),
+    Symbol(f"{_DYNAMO}.guards:profile_guard_manager", "trial runs that do not time guards"),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.run", "trial runs that stop after a phase"),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.codegen", "trial runs that build nothing"),
+    Symbol(f"{_INDUCTOR}.scheduler:Scheduler.codegen", "trial runs that stop after a phase"),
     Symbol("torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init", _SIMULATED),
     Symbol(f"{_INDUCTOR}.constant_folding:ConstantFolder.run", _SIMULATED),
     Symbol(f"{_INDUCTOR}.runtime.triton_helpers:set_driver_to_gpu", _SIMULATED),

@@ -345,8 +345,7 @@ def import_(file: Path, output_dir: Path, ledger_path: Path | None, as_json: boo
         raise BadInput(f"cannot read {file}: {problem}") from problem
     for why in refused:
         out.print_line(f"refused {why}")
-    counts = (f"{count} {kind}s" for kind, count in added.items())
-    words = ", ".join(counts) or "nothing that was not known"
+    words = ", ".join(plural(count, kind) for kind, count in added.items()) or "nothing new"
     _print_result({"schema": 1, "added": added, "refused": refused}, f"imported: {words}", as_json)
 
 
@@ -377,9 +376,8 @@ def prune(
     ):
         gone = prune.prune_output(store, suite_spec, output_dir.resolve(), dry_run)
     words = (
-        f"{'would remove' if dry_run else 'removed'} {gone.folders} run"
-        f" {'directory' if gone.folders == 1 else 'directories'} and {plural(gone.packs, 'pack')},"
-        f" {gone.size_bytes / 1e6:.0f} MB"
+        f"{'would remove' if dry_run else 'removed'} {plural(gone.folders, 'run folder')} and"
+        f" {plural(gone.packs, 'pack')}, {gone.size_bytes / 1e6:.0f} MB"
     )
     _print_result(
         {"schema": 1, "folders": gone.folders, "packs": gone.packs, "size_bytes": gone.size_bytes},

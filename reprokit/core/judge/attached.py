@@ -80,15 +80,15 @@ def judge_attached(seen: Observation) -> Verdict | None:
         cause = lost
     still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s"
     if seen.quiet_before_s:
-        still += f" ({seen.quiet_before_s:.0f} s of them before this observation)"
+        still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
     still += f", {doing}"
     because = f"{cause.name}: {cause.detail}"
     cycle = lock_cycles.find_cycle(seen)
     if not cycle and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
-        because += "; native code may be the cause instead, which --native shows"
+        because += "; the cause may be native code instead: attach with --native to see it"
     limit_s = min(seen.quiet_limit_s, CYCLE_S) if cycle else seen.quiet_limit_s
     if (seen.quiet_s or 0.0) < limit_s:
-        more = "it was not observed for long enough to call it a hang"
+        more = f"a hang is at least {limit_s:.0f} s without progress (--stall)"
         return verdict_of("unknown", cause.name, f"{still}, {because}; {more}")
     return verdict_of("hang", cause.name, f"{still}, {because}")
 

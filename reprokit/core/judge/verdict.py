@@ -189,7 +189,8 @@ def _deadline(seen: Observation) -> Verdict | None:
             return verdict_of("slow-compile", cause.name, why)
         why = (
             f"{limit} was reached while the target was still running outside the compiler"
-            f" ({phase or 'no phase'}); increase --timeout"
+            + (f" (phase {phase})" if phase else "")
+            + "; increase --timeout"
         )
         return verdict_of("unknown", "deadline", why)
     still = f"no progress for {quiet:.0f} s" if quiet is not None else "no progress at all"
@@ -281,7 +282,9 @@ def _exception(seen: Observation) -> Verdict | None:
     short = root.type.rsplit(".", 1)[-1]
     evidence = location.exception_evidence(raised)
     if seen.is_timed_out:
-        evidence += (f"the target had not exited after {seen.seconds:.0f} s, and was ended",)
+        evidence += (
+            f"the target had not exited after {seen.seconds:.0f} s, and reprokit ended it",
+        )
     if raised is not seen.raised:
         evidence += (
             (

@@ -82,16 +82,16 @@ def decide_status(
     if since >= MIN_RUNS and chance < MAX_CHANCE:
         return Status(
             "fixed",
-            f"not seen in {since} runs that could have shown it; by chance {_percent(chance)}, as"
-            f" it occurred in {hits} of {runs}",
+            f"not seen in {since} runs that could have shown it; it occurred in {hits} of {runs}"
+            f" runs, so the chance of this is {_percent(chance)}",
         )
     kept: StatusName = "flaky" if hits < runs else "open"
     if not since:
-        return Status(kept, "its cells were not run since, or only with other failures")
+        return Status(kept, "its cells did not run since, or only with other failures")
     return Status(
         kept,
-        f"not seen in {since} run{'s' if since > 1 else ''}; by chance {_percent(chance)}, so it"
-        " stays open",
+        f"not seen in {since} run{'s' if since > 1 else ''}; the chance of this is"
+        f" {_percent(chance)}, so it stays open",
     )
 
 

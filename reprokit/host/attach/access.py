@@ -86,8 +86,8 @@ def _why_unsupported(pid: int) -> str:
         name.startswith("python3.") and name.endswith("t") for name in names
     ):
         return (
-            f"process {pid} is a free-threaded build of Python, whose stacks py-spy cannot read;"
-            " what the kernel reports is used"
+            f"process {pid} runs a free-threaded build of Python, whose stacks py-spy cannot read;"
+            " reprokit uses what the kernel reports"
         )
     return ""
 

@@ -150,7 +150,7 @@ class ProcessObserver:
             return
         main = self._main().pid
         if working := self._watch.working_children(main):
-            self._progress = f"{working[0]} works for it"
+            self._progress = f"it waits for {working[0]}, which works"
             return
         phase = location.phase_at_work(self._seen)[0]
         if phase in phases.COMPILE_PHASES:

@@ -45,7 +45,7 @@ def damaged_files(cache: Path) -> tuple[DamagedFile, ...]:
             elif path.suffix == ".so":
                 what = _damage_of_library(path, size)
             elif name.parts[0] in entries and _has_other_digest(path):
-                what = "its contents do not have the digest that is its name"
+                what = "its contents do not match the digest in its name"
             if what:
                 found.append(DamagedFile(str(name), what, size))
         if len(found) == MAX_DAMAGED:
@@ -69,7 +69,7 @@ def _damage_of_library(path: Path, size: int) -> str:
     if not head.startswith(_ELF):
         return "it is not a shared library"
     if len(head) < _ELF_HEADER_BYTES:
-        return "it is cut"
+        return "it is truncated"
     (offset,) = struct.unpack_from("<Q", head, 40)
     entry_bytes, count = struct.unpack_from("<HH", head, 58)
-    return "it is cut" if offset + entry_bytes * count > size else ""
+    return "it is truncated" if offset + entry_bytes * count > size else ""

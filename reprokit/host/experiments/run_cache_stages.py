@@ -146,9 +146,9 @@ class _StageRunner:
         if name == records.OWN and self.own_folder and not _is_small(self.own_folder):
             return f"the cache folder of the environment has more than {MAX_COPIED_BYTES >> 30} GiB"
         if name in (records.LOADED, records.PRECOMPILED) and is_command:
-            return "the program of a command decides itself what it saves and loads"
+            return "reprokit cannot change what a command saves and loads"
         if name == records.CHANGED and is_command and not self._request.cache_change:
-            return "no --cache-change names a setting"
+            return "name the setting to change with --cache-change"
         artifacts = self._folder / ARTIFACTS_FILE
         if name == records.LOADED and not (artifacts.is_file() and artifacts.stat().st_size):
             return "torch saved no artifacts"

@@ -74,7 +74,7 @@ class Workarounds:
             calls = self.as_it_is.calls_to_pay(self.compile_s)
             gain = f"compiled, it is {self.as_it_is}"
             if self.as_it_is.advice == "compile":
-                return f"{gain}: compile it; the compile takes as long as {calls} passes save."
+                return f"{gain}: compile it; {calls} passes save the time of the compile."
             if self.as_it_is.advice == "eager":
                 return f"{gain}: run it eager; a gain below 5 % is not worth a compile."
             return f"{gain}: that is too close to 5 % to decide; measure it on an idle machine."

@@ -62,7 +62,7 @@ def _read(data: bytes) -> Any:
             size = layout.unpack_from(data, at)[0]
             at += layout.size
             if at + size > len(data):
-                raise ValueError("a damaged pickle: it is cut")
+                raise ValueError("a damaged pickle: it is truncated")
             stack.append(_value(code, data[at : at + size]))
             at += size
         elif code in _MEMO_PUT:
@@ -114,7 +114,7 @@ def _read(data: bytes) -> Any:
             raise ValueError(
                 f"the operation {code!r} at byte {at - 1}, which does not build plain data"
                 if code
-                else "a damaged pickle: it is cut"
+                else "a damaged pickle: it is truncated"
             )
     raise ValueError(f"more than {MAX_VALUES} operations")
 

@@ -80,13 +80,13 @@ def minimize_case(
         job = reducer.Reducer(oracle, result, folder, verdict, case.seen, say)
         job.began, job.passes_in_eager = began, case.passes_in_eager
         job.budget = oracle.budget = Budget(budget_s, lambda: server.waited_s)
-        oracle.show_progress("starting a server that has imported torch")
+        oracle.show_progress("importing torch once for all trial runs")
         try:
             with interrupts.allowed():
                 locate.isolate_signature(oracle, case.seen, starts)
                 _until_proved(case, job, oracle, server, result, starts, redactor, show)
         except KeyboardInterrupt:
-            result.notes.append("interrupted: this is the best so far; --resume goes on from it")
+            result.notes.append("interrupted: this is the best so far; --resume continues from it")
         except (BadInput, ServerLost, OSError) as problem:
             result.notes.append(f"it ended early: {problem}")
         except Exception as problem:  # the best program so far is still a result
@@ -97,7 +97,9 @@ def minimize_case(
             oracle.rate,
         )
     if not result.text and case.why_no_source:
-        result.notes.append(f"the source of the target is not reduced: {case.why_no_source}")
+        result.notes.append(
+            f"reprokit did not reduce the source of the target: {case.why_no_source}"
+        )
     if result.text:
         result.text = job.finished or redactor.redact_python(
             oracle.finish(readable.lay_out(result.text, case.signature.title, verdict.kind))
@@ -235,7 +237,7 @@ def _until_proved(
                 starts = [starting_points.StartingPoint("source", result.text), *starts]
             job.use_fresh_processes()
     if not result.is_complete:
-        result.notes.append("the budget ended: this is the best so far; --resume goes on from it")
+        result.notes.append("the budget ended: this is the best so far; --resume continues from it")
 
 
 def _forked_watch(

@@ -104,7 +104,7 @@ class Reducer:
         if result.first_s is None:
             result.first_s = round(time.monotonic() - self.began, 1)
             lines = plural(self._oracle.status.lines, "line")
-            self._say(f"a program of {lines} shows it and is reduced: {self._folder / 'best.py'}")
+            self._say(f"reducing a program of {lines} that fails: {self._folder / 'best.py'}")
 
     def best_with_profile(self) -> list[StartingPoint]:
         """Return the smallest of the best programs so far that fails as is now required; none if
@@ -246,8 +246,8 @@ class Reducer:
     def use_fresh_processes(self) -> None:
         """Run every later probe in a fresh process."""
         self._result.notes.append(
-            "forked children answered differently from fresh processes, so only fresh processes"
-            " were used"
+            "forked processes and fresh processes gave different answers, so reprokit used only"
+            " fresh processes"
         )
         self._oracle.is_cold = True
         self._oracle.forget_answers()
@@ -303,7 +303,7 @@ class Reducer:
             if self._has_too_many_values:
                 result.notes.append(
                     f"the {LEVEL_NAMES[start.level]} shows it, but needs more than"
-                    f" {properties.MAX_WRITTEN_VALUES} of them"
+                    f" {properties.MAX_WRITTEN_VALUES} values, too many to write into a program"
                 )
                 return ""
         # probe the final layout now, so that its answer is known later

@@ -137,7 +137,7 @@ def no_collect_env(missing: Sequence[Missing]) -> Claim[ThisMachine]:
 
 def no_error(seen: Observation) -> Claim[UsersRun]:
     """Return that the run left no text about its failure."""
-    return claim("The target wrote no error.", seen, Check("output", {"is_empty": True}))
+    return claim("The run wrote no error message.", seen, Check("output", {"is_empty": True}))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,10 +63,9 @@ def counts_sentence(counted: Mapping[str, Any]) -> str:
     changed = [
         f"{counted['files'][name]} in {name}" for name in PROGRAMS if name in counted["files"]
     ]
-    return (
-        f"{kinds}, in {_many(counted['places'], 'place')} of {_many(len(counted['files']), 'file')}"
-        + _among(changed)
-    )
+    number = counted["places"]
+    times = "once" if number == 1 else f"{number:,} times"
+    return f"{kinds}, replaced {times} in {_many(len(counted['files']), 'file')}" + _among(changed)
 
 
 def _among(changed: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ FILE_DESCRIPTIONS = (
     ),
     ("kernels/", "each Triton kernel that was generated for a simulated GPU, as a program"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
-    ("journal/", "the events that the agent recorded, one JSON object per line"),
+    ("journal/", "reprokit's record of the run: events, one JSON object per line"),
     ("eager/", "the same files of the run without torch.compile"),
     ("escalate/", "logs and stacks of shorter runs for questions that the first run left open"),
     (run_names.SAMPLES_FILE, "memory, CPU time and state of each process, once a second"),

@@ -152,9 +152,9 @@ def refuse_bad_target(journals: observation_reader.Journals, run_path: Path) -> 
             and int(run["exit_status"]) > 0
         ):
             raise BadInput(
-                f"{run.get('python')} cannot run reprokit's agent:"
-                f" {last_lines[-1] if last_lines else 'it wrote nothing'}; it needs Python 3.10 or"
-                " newer and torch 2.9 or newer"
+                f"{run.get('python')} cannot run reprokit:"
+                f" {last_lines[-1] if last_lines else 'it wrote nothing'}; reprokit needs Python"
+                " 3.10 or newer and torch 2.9 or newer"
             )
 
 

@@ -35,7 +35,7 @@ ENDS_A_PROGRAM = ("exception", "crash", "oom")
 MIN_PLAIN_S, PLAIN_MULTIPLE = 60.0, 4.0
 """The time of a run without reprokit: seconds, and times the time of the watched run."""
 Ablate = Callable[[run_ablation.AblationRunner, Observation, run_ablation.Show], ProgramAblation]
-NO_PARTS = "of a command, only a small program would be run again, and there is none"
+NO_PARTS = "reprokit runs a command only once, and found no smaller program to run again"
 
 
 def wants_study(state: State) -> bool:

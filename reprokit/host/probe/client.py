@@ -153,7 +153,7 @@ class ProbeServer:
     ) -> ProbeRequest:
         with self._lock:
             if self._is_closed:
-                raise ServerLost("the probe server was closed")
+                raise ServerLost("the process for trial runs was closed")
             if self._connection is None:
                 self._start()
             self._number += 1
@@ -268,7 +268,8 @@ class ProbeServer:
         self._imports = imports
         if not ready.ready:
             raise ServerLost(
-                f"it could not start: it has {ready.threads} threads; {self._last_log_line()}"
+                "the process for trial runs could not start, because it has"
+                f" {ready.threads} threads: {self._last_log_line()}"
             )
         compiler_cache.keep_cache(self._cache, kept)
 
@@ -276,7 +277,7 @@ class ProbeServer:
         started = time.time()
         connection = self._connection
         if connection is None:
-            raise ServerLost("the probe server was closed")
+            raise ServerLost("the process for trial runs was closed")
         try:
             connection.send(request)
         except OSError as problem:
@@ -357,7 +358,7 @@ class ProbeServer:
         with self._lock:
             if self._connection is connection:
                 self._disconnect()
-        return ServerLost(f"the probe server ended: {line}")
+        return ServerLost(f"the process for trial runs ended: {line}")
 
     def _last_log_line(self) -> str:
         rows = files.read_tail(self.folder / "server.txt", 2_000).strip().splitlines()

@@ -80,7 +80,6 @@ def check_interpreter(name: str | None, option: str = "--python") -> str:
         raise BadInput(f"{option} {name}: it does not behave like a Python interpreter")
     if version < (3, 10):
         raise BadInput(
-            f"{option} {name} is Python {version[0]}.{version[1]}; reprokit's agent needs 3.10 or"
-            " newer"
+            f"{option} {name} is Python {version[0]}.{version[1]}; reprokit needs 3.10 or newer"
         )
     return path

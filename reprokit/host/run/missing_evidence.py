@@ -6,6 +6,7 @@ import itertools
 import re
 from pathlib import Path
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.observation import Missing
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
@@ -37,7 +38,7 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
     missing += [
         Missing(
             f"simulation of {symbol}",
-            "it calls the CUDA driver and is not simulated, so the call was refused",
+            "it calls the CUDA driver, which reprokit does not simulate, so it raised an exception",
         )
         for symbol in dict.fromkeys(e.symbol for e in journals.events_of_type(SimulationGapMet))
     ]
@@ -55,17 +56,25 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
     if journals.bad_lines:
         missing.append(
             Missing(
-                "journal", f"{journals.bad_lines} lines were cut or unreadable and were skipped"
+                "journal",
+                f"the record of the run has {plural(journals.bad_lines, 'damaged line')}, which"
+                " reprokit skipped",
             )
         )
     dropped = sum(e.dropped for events in journals.by_pid.values() for e in events)
     if dropped:
-        missing.append(Missing("journal", f"{dropped} events could not be written (disk full?)"))
+        missing.append(
+            Missing(
+                "journal",
+                f"the record of the run lacks {plural(dropped, 'event')}, which reprokit could not"
+                " write (disk full?)",
+            )
+        )
     if text := files.read_text(run_path / run_names.AGENT_PROBLEMS_FILE).strip():
-        missing.append(Missing("instrumentation", cuts.cut_head(text, 500)))
+        missing.append(Missing("record of the run", cuts.cut_head(text, 500)))
     if request.attached_pid:
         what = "graphs" if journals.by_pid else "graphs and phases"
-        why = f"reprokit did not start the process, so nothing recorded its {what}"
+        why = f"reprokit did not start the process, so it could not record its {what}"
         missing.append(Missing("journal", why))
     elif not journals.by_pid:
         why = "torch was not seen"

@@ -182,7 +182,8 @@ def _execute(
     ended = ended or time.time()
     missing += [Missing("stacks", p) for p in dumped.problems]
     if left.stubborn:
-        why = f"processes {left.stubborn} are in an uninterruptible wait and could not be ended"
+        pids = ", ".join(map(str, left.stubborn))
+        why = f"SIGKILL did not end these processes, which wait in the kernel (state D): {pids}"
         missing.append(Missing("clean end", why))
     status, usage = left.status, left.usage
     if end != "ended" and not (end == "interrupted" and is_own_end and (status or 0) >= 0):

@@ -53,7 +53,7 @@ class GuardedProcess:
         while b"\n" not in self._rest:
             data = self._control.recv(1 << 16)
             if not data:
-                raise ConnectionError("the guardian of the run has ended")
+                raise ConnectionError("reprokit's helper process of the run has ended")
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         answer = json.loads(line)

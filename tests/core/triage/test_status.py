@@ -49,7 +49,8 @@ def test_fixed_is_argued_by_chance() -> None:
     assert decide_status([CellHistory(5, 20, needed - 1)], "flaky", False).name == "flaky"
     fixed = decide_status([CellHistory(5, 20, needed)], "flaky", False)
     assert fixed.name == "fixed"
-    assert fixed.reason.startswith("not seen in 10 runs that could have shown it; by chance 4.")
+    assert fixed.reason.startswith("not seen in 10 runs that could have shown it; ")
+    assert "5 of 20 runs, so the chance of this is 4." in fixed.reason
 
 
 def test_runs_of_all_its_cells_count_together() -> None:

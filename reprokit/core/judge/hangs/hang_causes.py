@@ -100,7 +100,7 @@ def _of_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Caus
                 f"process {facts.process.pid} holds {facts.process.rss_bytes / 1e6:.0f} MB and"
                 f" grows by {rate:.0f} MB per second"
             )
-            return Cause(name, f"{grew}; it works at {facts.top}", also, activity.path)
+            return Cause(name, f"{grew}; it is at {facts.top}", also, activity.path)
         follow = _FOLLOW.get(rule.get("follow", ""))
         if follow is not None:
             cause = follow(seen, facts, visited)
@@ -312,7 +312,7 @@ def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
             f" CPUs; a Python thread waits for them at {top}"
         )
     if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
-        return f"wants {share} at {top}" + (
+        return f"uses {share} at {top}" + (
             f", in native {inside[0]}" if inside and name != "python-loop" else ""
         )
     if name == "gil-blocked":
@@ -328,7 +328,7 @@ def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
             f" under {top}"
         )
     if name == "stopped":
-        return f"process {facts.process.pid} is in state T at {top}"
+        return f"process {facts.process.pid} is stopped (state T) at {top}"
     return f"at {top}"
 
 
@@ -368,9 +368,9 @@ def _other_threads(seen: Observation, facts: ThreadFacts) -> list[tuple[ThreadSt
 
 def _known(facts: ThreadFacts) -> str:
     thread = facts.thread
-    parts = [f"states {facts.states or 'unknown'}"]
+    parts = [f"thread states {facts.states or 'unknown'}"]
     if thread.want is not None:
-        parts.append(f"wants {thread.want:.0%} of a CPU")
+        parts.append(f"uses {thread.want:.0%} of a CPU")
     if thread.syscall:
         parts.append(f"in system call {thread.syscall}")
     if thread.wchan:

@@ -100,9 +100,9 @@ def _gpu_kernel(verdict: Verdict, seen: Observation) -> Responsible | None:
     if not error:
         return None
     if verdict.kind == "exception" and seen.eager == "passes":
-        why = f"A kernel had the error '{error}', and without torch.compile none has it."
+        why = f"A kernel failed with '{error}'; without torch.compile, no kernel fails."
         return Responsible("torch", (why,))
-    why = f"A kernel had the error '{error}', and nothing shows which code launched it."
+    why = f"A kernel failed with '{error}', and nothing shows which code launched it."
     return Responsible("unknown", (why,))
 
 
@@ -188,7 +188,7 @@ def _ranks_that_disagree(verdict: Verdict, seen: Observation) -> Responsible | N
     if any(fr.RULES.is_compiled(view.frames) for view in views):
         return None
     return Responsible(
-        "unknown", ("No frame of the compiler is on the stack of a rank that was seen.",)
+        "unknown", ("No frame of the compiler is on the stack of a rank that reprokit saw.",)
     )
 
 

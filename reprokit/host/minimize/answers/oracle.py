@@ -341,7 +341,7 @@ class Oracle:
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
                 raise BadInput(
-                    f"{problem}; reprokit started it {plural(self._restarts, 'time')}"
+                    f"{problem}; it was started {plural(self._restarts, 'time')}"
                 ) from problem
             gone = Verdict("unknown", None, "server", str(problem))
             return CandidateResult(

@@ -154,7 +154,7 @@ def prove_program(
 
     def watch_fresh() -> tuple[CandidateResult, int]:
         for tried in range(1, number.watched_runs() + 1):
-            show_run("under instrumentation" + (f", try {tried}" if tried > 1 else ""))
+            show_run("recorded by reprokit" + (f", try {tried}" if tried > 1 else ""))
             first = run_in_fresh_process(text, python, folder / "watched", wanted, limits)
             judged = confirm(first)
             if first.answer == same_failure.SAME:
@@ -163,7 +163,7 @@ def prove_program(
 
     tried, is_forked = 1, watch is not None
     if watch is not None:
-        show_run("under instrumentation, in a forked child")
+        show_run("recorded by reprokit, in a forked process")
         try:
             judged = confirm(watch(text))
             is_forked = judged.answer == same_failure.SAME

@@ -34,7 +34,7 @@ MAX_LISTED_FOLDERS = 200
 """The most folders of a program in which a file with a computed name is looked for."""
 MAX_SOURCE_LINES = 400
 """A longer source is not used where there is a recorded graph."""
-GRAPH = "the graph that was compiled last, with inputs made anew from their metadata"
+GRAPH = "the graph that was compiled last, with new inputs of the same metadata"
 
 
 @dataclass(frozen=True)

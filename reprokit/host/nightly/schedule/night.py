@@ -255,8 +255,8 @@ def _resumable_night(
             why = "its suite has changed" if is_recent and is_last else "it is too old"
             remaining = f"{len(night.left)} of {len(night.jobs)} runs left"
             say(
-                f"reprokit does not resume nightly run {night.name}, interrupted with {remaining},"
-                f" because {why}; the ledger keeps its results"
+                f"nightly run {night.name}, interrupted with {remaining}, is not resumed, because"
+                f" {why}; the ledger keeps its results"
             )
             night.notes.append(f"interrupted with {remaining}")
             forget(path)
