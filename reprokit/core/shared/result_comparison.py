@@ -171,7 +171,7 @@ class Comparison:
         if not self.tensors:
             is_one = self.leaves == 1
             return (
-                "the only result is no tensor; its value is equal"
+                "the only result is not a tensor; its value is equal"
                 if is_one
                 else f"none of the {self.leaves} results is a tensor; their values are equal"
             )
