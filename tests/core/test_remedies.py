@@ -156,6 +156,7 @@ def f(x):
     print("it", x)
     return x / peak + int(
         x[0])
+optimizer.step()
 """
 
 
@@ -166,6 +167,7 @@ def f(x):
         ("return x / peak + int(", ["    return x / peak + x[0]"]),
         ('print("it", x)', ["    pass"]),
         ("import torch", []),
+        ("optimizer.step()", []),
     ],
 )
 def test_a_line_that_breaks_the_graph_is_changed(line: str, changed: list[str]) -> None:

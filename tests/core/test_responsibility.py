@@ -115,6 +115,15 @@ def recompiled(guard: str, where: str) -> dict[str, Any]:
     return {"recompiled": (row,)}
 
 
+MARKED = """Constraints violated (L['x'].size()[0])! For more information, run with
+  - You marked L['x'].size()[0] as dynamic but your code specialized it to be a constant (5). If
+
+User stack:
+  File "/my programs/train.py", line 5, in f
+    if x.size(0) == 5:
+  File "/opt/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 134, in forward
+    return F.linear(input, self.weight, self.bias)
+"""
 ASKED = "Call to `torch._dynamo.graph_break()`"
 
 
@@ -416,6 +425,30 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "user",
         "",
     ),
+    "a graph break that torch asks for": (
+        "graph-break",
+        "dynamo-trace",
+        ASKED,
+        broken(ASKED, V + "torch/optim/optimizer.py:79"),
+        "unknown",
+        "",
+    ),
+    "a graph break that may be an error of the program": (
+        "graph-break",
+        "dynamo-trace",
+        "x",
+        broken("x", "train.py:4", "Your code may result in an error when running in eager. "),
+        "unknown",
+        "",
+    ),
+    "a size that the program marks and fixes": (
+        "exception",
+        "guards",
+        "ConstraintViolationError",
+        {"raised": Raised((Link("ConstraintViolationError", MARKED),))},
+        "user",
+        "/my programs/train.py:5",
+    ),
     "a CUDA graph that writes to an input": (
         "cudagraph-skip",
         "cudagraphs",
@@ -562,3 +595,22 @@ def test_the_same_error_without_torch_compile(
 ) -> None:
     verdict = Verdict(kind, "codegen", cause, "why", ())
     assert ownership.fails_in_eager_too(verdict, what, eager) == is_same
+
+
+def test_a_compiled_check_of_an_index_is_blamed_on_nobody() -> None:
+    """Eager may refuse the index as well."""
+    verdict = Verdict("crash", "kernel-run", "SIGABRT", "it: index out of bounds: 0 <= tmp2 < 65L")
+    assert decide_responsible(verdict, Observation()).party == "unknown"
+
+
+def test_the_line_that_dynamo_traced_is_that_of_the_user() -> None:
+    """A line of a package counts only if there is none of the user's own files."""
+    library = MARKED.replace("torch/nn/modules/linear", "einops/einops")
+    for message, at in ((library, "/my programs/train.py:5"), ("User stack:\n", "")):
+        seen = Observation(raised=Raised((Link("X", "wrapped"), Link("X", message))))
+        place = ownership.traced_own(seen)
+        assert (place.at if place is not None else "") == at
+    only = library.replace("/my programs/train.py", "/x/site-packages/einops/layers.py")
+    place = ownership.traced_own(Observation(raised=Raised((Link("X", only),))))
+    assert place is not None and place.at.endswith("einops.py:134")
+    assert ownership.traced_own(Observation()) is None

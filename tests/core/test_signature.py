@@ -284,3 +284,22 @@ def test_the_order_of_a_set_in_a_message_does_not_matter() -> None:
     first = normalise_message("Pending unbacked symbols {u1, u0} not in returned outputs")
     assert first == normalise_message("Pending unbacked symbols {u0, u1} not in returned outputs")
     assert normalise_message("{b: x, a: y}") == "{b: x, a: y}"
+
+
+def test_an_abort_that_names_a_generated_file_is_in_compiled_code() -> None:
+    """The thread that aborts has no Python frame, and the main thread is in the user's code."""
+    message = (
+        "terminate called after throwing an instance of 'std::runtime_error'\n  what():  kernel,"
+        " /t/4g/c4gvhfmchbfyz7nfoourwu3em5dhfdqr5b5peypggrgpvp6smklh.main.cpp:36, index out of"
+        " bounds: 0 <= tmp2 < 65L"
+    )
+    seen = Observation(
+        exit_status=-6,
+        stderr_tail=message,
+        faults=(Fault(1, "Aborted", (Frame("/home/bob/train.py", "step", 3),)),),
+        has_instrumentation=True,
+        is_command=True,
+    )
+    verdict = judge_run(seen)
+    assert (verdict.kind, verdict.phase) == ("crash", "kernel-run")
+    assert "index out of bounds: 0 <= tmp2 < 65L" in verdict.reason

@@ -14,7 +14,7 @@ from reprokit.core.experiments.remedies.advice import is_specialized
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce.ast_edits import index_after_imports
+from reprokit.core.reduce.ast_edits import index_after_imports, last_name
 
 MAX_CHANGES = 2
 """Limit of the changes that are tried."""
@@ -24,6 +24,10 @@ _SIZE = re.compile(r"tensor '(?P<name>[A-Za-z_]\w*)' size mismatch at index (?P<
 """A guard on the size of a tensor that has a name of its own."""
 _LATER = "reorderable_logging_functions"
 """The setting that moves logging calls behind the graph, which Dynamo's hints name."""
+_MESSAGES = frozenset(
+    "print pprint breakpoint debug info warning warn error exception log write graph_break".split()
+)
+"""Functions that a program can do without."""
 _TO_NUMBER = ("float", "int", "bool")
 
 Replacement = tuple[ast.expr | ast.stmt, str]
@@ -155,8 +159,9 @@ def _without_number(statement: ast.stmt, program: str) -> Iterator[Replacement]:
 
 
 def _without_statement(statement: ast.stmt, program: str) -> Iterator[Replacement]:
-    """Yield a statement whose value nobody uses, as ``pass``."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+    """Yield a statement that only writes a message, as ``pass``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and last_name(call.func) in _MESSAGES:
         yield statement, "pass"
 
 
