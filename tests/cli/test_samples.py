@@ -160,6 +160,7 @@ def check_sample(name: str, done: CallResult) -> reader.PackFiles:
         "seconds",
         "peak_rss_bytes",
         "total_s",
+        "advice",
     }
     assert (
         Path(result["pack"]).name
