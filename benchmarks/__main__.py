@@ -2,7 +2,7 @@
 
 list                      list the measurements (the default)
 run NAME [options]        run one, and print its table; --write writes its result as JSON
-tables [--check]          write the tables of docs/benchmarks.md from the results, or compare them
+tables [--check]          write the tables of the documentation from the results, or compare them
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .harness import BadInput
-from .markdown_tables import DOCUMENT, current_text, heading_lines, row_line
+from .markdown_tables import current_texts, heading_lines, row_line
 from .measurement import OneLineParser, load_measurement, measurement_modules
 from .results import RESULTS, Row, write_result
 
@@ -69,15 +69,16 @@ def run_named(name: str, words: Sequence[str]) -> int:
 
 
 def update_tables(is_check: bool) -> int:
-    """Write the tables of docs/benchmarks.md; with ``--check`` only compare them, and return 1
+    """Write the tables of the documentation; with ``--check`` only compare them, and return 1
     where one differs.
     """
-    text, problems = current_text()
+    texts, problems = current_texts()
     if is_check:
         for problem in problems:
             print(problem, file=sys.stderr)
         return 1 if problems else 0
-    DOCUMENT.write_text(text)
+    for document, text in texts.items():
+        document.write_text(text)
     missing = [problem for problem in problems if not problem.endswith("differs from its result")]
     for problem in missing:
         print(problem, file=sys.stderr)
@@ -96,7 +97,7 @@ def main(words: Sequence[str] | None = None) -> int:
     run = commands.add_parser("run", help="run one measurement")
     run.add_argument("name", help="the name that 'list' prints")
     run.add_argument("options", nargs=argparse.REMAINDER, help="see 'run NAME --help'")
-    tables = commands.add_parser("tables", help="write the tables of docs/benchmarks.md")
+    tables = commands.add_parser("tables", help="write the tables of the documentation")
     tables.add_argument("--check", action="store_true", help="only compare; exit 1 on a difference")
     arguments = parser.parse_args(words)
     try:

@@ -1,6 +1,6 @@
-"""Write results as Markdown tables, and keep those of docs/benchmarks.md current.
+"""Write results as Markdown tables, and keep those of the documentation current.
 
-A table of the document is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is that of a
+A table of a document is between ``<!-- table: NAME -->`` and ``<!-- end -->``. NAME is that of a
 file in benchmarks/results, without its suffix.
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 from .harness import ROOT
 from .results import Cell, Column, Result, Row, read_result, recorded_results
 
-DOCUMENT = ROOT / "docs" / "benchmarks.md"
+DOCUMENTS = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "comparison.md")
+"""The pages with tables of results."""
 WIDTH = 120
 _BLOCK = re.compile(
     r"^<!-- table: (?P<name>[\w-]+) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE
@@ -73,14 +74,15 @@ def result_lines(result: Result) -> list[str]:
     return lines
 
 
-def current_text(document: Path = DOCUMENT) -> tuple[str, list[str]]:
-    """Return the document with tables made from the recorded results, and what is wrong with it:
+def current_texts(documents: Sequence[Path] = DOCUMENTS) -> tuple[dict[Path, str], list[str]]:
+    """Return the documents with tables made from the recorded results, and what is wrong with them:
     a line for each table that differs, each marker without a result, each result without a marker.
     """
     results, problems = recorded_results(), []
-    text = document.read_text()
-    names = [match["name"] for match in _BLOCK.finditer(text)]
-    problems += [f"the result {n} has no table in {document.name}" for n in results.keys() - names]
+    texts = {document: document.read_text() for document in documents}
+    names = {match["name"] for text in texts.values() for match in _BLOCK.finditer(text)}
+    pages = " or ".join(document.name for document in documents)
+    problems += [f"the result {n} has no table in {pages}" for n in results.keys() - names]
 
     def fresh(match: re.Match[str]) -> str:
         name = match["name"]
@@ -93,7 +95,7 @@ def current_text(document: Path = DOCUMENT) -> tuple[str, list[str]]:
             problems.append(f"the table {name} differs from its result")
         return f"<!-- table: {name} -->\n{body}<!-- end -->"
 
-    return _BLOCK.sub(fresh, text), sorted(problems)
+    return {page: _BLOCK.sub(fresh, text) for page, text in texts.items()}, sorted(problems)
 
 
 def _provenance(result: Result) -> str:

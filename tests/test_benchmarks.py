@@ -13,7 +13,13 @@ import pytest
 
 from benchmarks import markdown_tables, measurement, results
 from benchmarks.__main__ import main
-from benchmarks.cases import minimization_cases, redaction_cases, sighting_cases, silent_cases
+from benchmarks.cases import (
+    first_answer_cases,
+    minimization_cases,
+    redaction_cases,
+    sighting_cases,
+    silent_cases,
+)
 from benchmarks.harness import in_turns, run_child, with_json_option
 from benchmarks.measurements.models.simulated_gpus import growth_exponents
 from benchmarks.measurements.nightly.collect_sightings import (
@@ -23,14 +29,17 @@ from benchmarks.measurements.nightly.collect_sightings import (
     without_paths,
 )
 from benchmarks.measurements.nightly.grouping import SIGHTINGS
+from benchmarks.measurements.repros.first_answer import facts_of, place_of_line
 from benchmarks.measurements.repros.redacted_repros import Failure, last_failure
 from benchmarks.minimize_runs import count_lines, count_operators
+from benchmarks.printed_runs import joined, run_printed
 from tests.support import warm_processes
 from tests.support.environments import ROOT
+from tests.support.processes import survivors_after_wait
 from tests.support.reprokit_calls import CALL_TIMEOUT_S
 
 NAMES = sorted(measurement.measurement_modules())
-DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text()
+DOCUMENT = "".join(page.read_text() for page in markdown_tables.DOCUMENTS)
 CHEAP = {
     "cluster_schedule": (("--nodes", "10", "--runs", "200"), 2),
     "grouping": ((), 7),
@@ -120,9 +129,8 @@ def test_a_changed_table_is_found_and_written_again(
         "<!-- table: good -->\nold\n<!-- end -->\n<!-- table: gone -->\n<!-- end -->\n"
     )
     monkeypatch.setattr(results, "RESULTS", folder)
-    monkeypatch.setattr("benchmarks.__main__.DOCUMENT", document)
     monkeypatch.setattr(
-        "benchmarks.__main__.current_text", lambda: markdown_tables.current_text(document)
+        "benchmarks.__main__.current_texts", lambda: markdown_tables.current_texts([document])
     )
     expected = [
         "the result unused has no table in page.md",
@@ -236,6 +244,35 @@ def test_a_child_is_ended_at_its_limit_with_its_own_children() -> None:
     late = "import subprocess, sys\nprint('begins', flush=True)\nsubprocess.run(['sleep', '300'])"
     done = run_child([sys.executable, "-c", late], limit_s=1)
     assert (done.status, done.out) == (None, "begins\n") and done.wall_s < 60
+
+
+def test_a_program_that_prints_nothing_more_is_ended(tmp_path: Path) -> None:
+    """Its lines have both streams, its own children end too, and a signal is a line."""
+    seen: list[int] = []
+    late = "import subprocess; print(1, flush=True); subprocess.run(['sleep', '300'])"
+    words = ({**os.environ, "MARK": str(tmp_path)}, tmp_path, CALL_TIMEOUT_S)
+    done = run_printed([sys.executable, "-c", late], *words, 1.0, seen.append)
+    assert (done.status, done.text, len(seen)) == (None, "1", 1)
+    assert not survivors_after_wait(str(tmp_path))
+    crash = "import os, sys; print(2, file=sys.stderr, flush=True); os.kill(os.getpid(), 11)"
+    both = joined(done, run_printed([sys.executable, "-c", crash], *words))
+    assert (both.status, both.text) == (-11, "1\n2\nSegmentation fault")
+    assert both.lines[1].after_s >= done.wall_s
+
+
+def test_an_answer_is_judged_by_its_text(tmp_path: Path) -> None:
+    """A line of the program counts in each form of it, and a hang needs the lines of both locks."""
+    case = first_answer_cases.CASES["hang"]
+    rows = case.path.read_text().splitlines()
+    one, two = (next(n for n, row in enumerate(rows, 1) if piece in row) for piece in case.lines)
+    text = f'serve (idle)\n  serve (server.py:{one})\n  File "/a/server.py", line {two}, in report'
+    assert facts_of(case, text) == {"what": True, "line": True, "party": False, "action": False}
+    assert not facts_of(case, f"server.py:{one} server.py:{two}0")["line"]
+    done = run_printed([sys.executable, "-c", f"print({text!r})"], os.environ, tmp_path, 60.0)
+    assert place_of_line(case, done) == 3
+    for case in first_answer_cases.CASES.values():
+        compile(case.path.read_text(), case.program, "exec")
+        assert case.line_patterns()
 
 
 def test_helpers_of_measurements() -> None:

@@ -144,7 +144,8 @@ def test_without_a_device_each_check_is_skipped_with_the_reason(tmp_path: Path) 
 
 def test_the_document_says_what_is_not_measured_yet() -> None:
     """Its table is made from the results, or says that there are none."""
-    body = markdown_tables.current_text()[0].partition("<!-- table: gpu -->\n")[2]
+    page = markdown_tables.DOCUMENTS[0]
+    body = markdown_tables.current_texts()[0][page].partition("<!-- table: gpu -->\n")[2]
     assert body.startswith("| check | result |")
     recorded = results.RESULTS / "gpu.json"
     if recorded.exists():
