@@ -138,7 +138,9 @@ def _party(captured: CaptureResult) -> str:
     party = PARTIES.get(verdict.responsible, verdict.responsible)
     because = next(iter(verdict.responsible_because), "")
     if because == verdict.reason:  # the first line says it
-        because = "" if verdict.kind == "error-in-eager" else _by_ablation(captured.ablation)
+        # without torch.compile, nothing recompiles
+        says_more = verdict.kind not in ("error-in-eager", "recompile-limit", "recompile-storm")
+        because = _by_ablation(captured.ablation) if says_more else ""
     if not because and verdict.responsible == "unknown":
         return ""
     # the line of the user is a line of its own

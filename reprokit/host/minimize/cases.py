@@ -147,6 +147,12 @@ def why_not_minimizable(verdict: Verdict) -> str:
     is_own = verdict.phase is None and verdict.responsible == "unknown"
     if verdict.kind == "exception" and is_own:
         return "the program's own code raised it, and no result that was compared is wrong"
+    if (
+        verdict.kind == "hang"
+        and verdict.phase in (None, "eager")
+        and verdict.responsible == "user"
+    ):
+        return "the program waits in its own code, outside the compiler"
     if kind_named(verdict.kind).is_minimizable:
         return ""
     if verdict.kind == "ok":

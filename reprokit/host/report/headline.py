@@ -20,7 +20,8 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     if verdict.kind == "hang" and verdict.cause:
         reason, _, rest = reason.partition(f", {verdict.cause}: ")
     elif len(f"{verdict.kind}{where}: {reason}") > MAX_COLUMNS:
-        reason, _, rest = reason.partition(": " if ": " in reason else "; ")
+        at = " at " if verdict.kind == "crash" else ": " if ": " in reason else "; "
+        reason, _, rest = reason.partition(at)
     reason = reason if reason.endswith(".") else f"{reason}."
     return cut_at_word(f"{verdict.kind}{where}: {reason}"), rest
 

@@ -22,6 +22,8 @@ a float, which it then names, is not meant.
 """
 
 
+_OF_OBJECT = re.compile(r"^___check_(?:obj|type)_id\(([^,]+),")
+"""A guard on the identity of an object, which is a different one in each call."""
 _CUDAGRAPH_LIMITS = {
     "mutated inputs": "The program writes to an input, which CUDA graphs do not allow.",
     "cpu device": "The program has a tensor on the CPU, which CUDA graphs do not allow.",
@@ -37,13 +39,16 @@ _SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
 def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for recompiles because a value of the program changes, such as an attribute that
-    counts steps. Dynamo compiles again for each value of a Python number, as its documentation
+    counts steps, or because an object is a different one in each call. Dynamo compiles again for each value of a Python number, as its documentation
     says. Guards on sizes and types of tensors are not meant.
     """
     if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
         return None
     worst = seen.recompiled[0]
     line = re.match(r"(?P<file>.+?):\d+", worst.where)
+    if match := _OF_OBJECT.search(worst.changes):
+        why = f"The compiled code depends on an object that differs between calls: {match[1]}."
+        return Responsible("user", (why,), worst.caller)
     if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
         return None
     why = f"The compiled code depends on a value that changes: {worst.changes}."
