@@ -39,8 +39,9 @@ _SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
 def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for recompiles because a value of the program changes, such as an attribute that
-    counts steps, or because an object is a different one in each call. Dynamo compiles again for each value of a Python number, as its documentation
-    says. Guards on sizes and types of tensors are not meant.
+    counts steps, or because an object is a different one in each call. Dynamo compiles again for
+    each value of a Python number, as its documentation says. Guards on sizes and types of tensors
+    are not meant.
     """
     if verdict.kind not in ("recompile-limit", "recompile-storm") or not seen.recompiled:
         return None
