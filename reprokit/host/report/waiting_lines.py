@@ -29,10 +29,11 @@ def waiting_lines(verdict: Verdict, seen: Observation) -> list[WaitingLine]:
     rows: dict[str, WaitingLine] = {}
     for match in _WAITS.finditer("; ".join((verdict.detail, *verdict.path))):
         file, number = match["file"], int(match["line"])
-        whole = (f for f, n in paths if n == number and f"/{f}".endswith(f"/{file}"))
-        path = next(whole, file)
-        if code := source_line(Path(path), number):
+        # one tool reports whole paths, and another one names
+        whole = sorted({f for f, n in paths if n == number and f"/{f}".endswith(f"/{file}")})
+        codes = (source_line(Path(path), number) for path in (*whole, file))
+        if code := next(filter(None, codes), ""):
             who = match["who"].strip(" ,") or "it waits"
             place = f"{file}:{number}" + (f" in {match['function']}" if match["function"] else "")
-            rows.setdefault(f"{path}:{number}", {"who": who, "place": place, "code": code})
+            rows.setdefault(f"{file}:{number}", {"who": who, "place": place, "code": code})
     return list(rows.values())[:MAX_LINES]
