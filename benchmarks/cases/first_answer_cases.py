@@ -86,7 +86,7 @@ CASES = {
     "recompile limit": FirstAnswerCase(
         "blocks.py",
         what=r"recompile_limit",
-        party=r"caused by\s+torch",
+        party=r"caused by\s+(?:torch|your program)",
         lines=("def forward(", "self.processor("),
     ),
     "crash": FirstAnswerCase(

@@ -155,6 +155,7 @@ def test_threads_that_wait_for_each_other_are_both_named(tmp_path: Path) -> None
     assert {first, second} == sides
     assert verdict["path"] == ["5 more threads wait for self.rows at store.py:7 in Store.add"]
     assert verdict["responsible"] == "user" and "store.py:" in verdict["responsible_place"]
+    assert done.json["advice"] == "take these locks in the same order in all threads"
     assert done.json["total_s"] < 150
     shown = reprokit("show", done.json["pack"]).out
     assert "at store.py:9 in Store.add: with self.index:" in shown

@@ -209,7 +209,8 @@ def test_the_page_in_a_browser(night: CallResult, browser: Browser) -> None:
             tab.type_text("#words", words)
             assert tab.evaluate(found) == count
         links = tab.evaluate("[...document.querySelectorAll('.report')].map(a => a.textContent)")
-        assert sorted(set(links)) == ["E", "✓"] and len(links) == 3
+        # a run that imports no torch leaves no report
+        assert links == ["E", "E"]
         assert tab.problems == []
         tab.click(".kind-exception .report")
         headline = "document.querySelector('h1') && document.querySelector('h1').textContent"

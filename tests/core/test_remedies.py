@@ -49,6 +49,7 @@ def recompiled(*guards: str) -> Observation:
         ("tensor 'x' dtype mismatch. expected Float, actual Half", "give x the same dtype"),
         ("len(xs) == 8", "length of xs"),
         ("___check_obj_id(g, 94), type=<class 'function'>", "create g once"),
+        ("___check_type_id(self, 94), type=<class 'Net'>", "more than the number of objects"),
         ("GLOBAL_STATE changed: grad_mode ", "the same grad_mode"),
         ("self.training == False", "once for training and once for evaluation"),
         ("G['n'] == 7", "torch.tensor(n)"),
@@ -114,7 +115,7 @@ def test_what_a_line_writes_is_marked_static(line: str, names: str) -> None:
 ATTRIBUTE = """import torch
 class Net(torch.nn.Module):
     def __init__(self):
-        self.ä, self.steps = "ü", 0; self.limit: int = 3
+        self.ä, self.steps = "ü", 0; self.limit: int = 3; self.limit = 4
     def start(self, n):
         self.steps = (
             n)
@@ -137,7 +138,8 @@ def test_the_number_of_an_attribute_becomes_a_tensor() -> None:
     limit = Verdict("recompile-limit", "guards", "recompile_limit", "it")
     seen = recompiled("self.limit == 3", "self.limit == 4")
     assert changed_lines(limit, seen, ATTRIBUTE) == [
-        '        self.ä, self.steps = "ü", 0; self.limit: int = torch.tensor(3)'
+        '        self.ä, self.steps = "ü", 0; self.limit: int = torch.tensor(3);'
+        " self.limit = torch.tensor(4)"
     ]
     assert (
         changed_lines(limit, recompiled("self.steps == 3"), ATTRIBUTE)

@@ -132,7 +132,7 @@ def _change_dynamo_settings() -> None:
     change_settings("torch._functorch")
     sizes, static = OVERRIDES.get("dynamic_sizes"), OVERRIDES.get("static_inputs")
     if sizes or static:
-        ablation_hooks.mark_inputs(sizes or {}, static or ())
+        ablation_hooks.mark_inputs(sizes, static or ())
 
 
 def _change_inductor_settings() -> None:

@@ -19,7 +19,9 @@ def use_fallback(operator: str) -> None:
     lowering.make_fallback(getattr(torch.ops.aten, operator).default, override_decomp=True)
 
 
-def mark_inputs(sizes: Mapping[str, Sequence[int]], static: Sequence[str]) -> None:
+def mark_inputs(
+    sizes: Mapping[str, Sequence[int]] | None = None, static: Sequence[str] = ()
+) -> None:
     """Mark dimensions as dynamic and addresses as static when Dynamo begins to compile a frame with
     tensors of these names, as ``torch._dynamo.mark_dynamic`` and ``mark_static_address`` before the
     call do.
@@ -28,7 +30,7 @@ def mark_inputs(sizes: Mapping[str, Sequence[int]], static: Sequence[str]) -> No
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def _compile(code: Any, globals: Any, locals: Any, *args: Any, **kwargs: Any) -> Any:
-            for name, dims in sizes.items():
+            for name, dims in (sizes or {}).items():
                 if isinstance(tensor := locals.get(name), torch.Tensor):
                     torch._dynamo.mark_dynamic(tensor, [*dims])
             for name in static:

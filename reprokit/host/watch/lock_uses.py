@@ -13,6 +13,7 @@ from pathlib import Path
 from reprokit.core.judge.hangs import source_locks
 from reprokit.core.judge.hangs.source_locks import NamedLock
 from reprokit.core.judge.stacks import recent_dumps
+from reprokit.core.judge.stacks.frames import normalise_file
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.process_state import LockName, LockUse
 from reprokit.host.system import files, host_log
@@ -22,6 +23,8 @@ MAX_FILES, MAX_LINES = 60, 400
 MAX_NAME_CHARS = 100
 _MACHINERY = ("/threading.py", "<frozen importlib._bootstrap>")
 """Files whose frames are inside the acquisition of a lock."""
+_SKIPPED = ("<stdlib>", "<agent>", "<frozen>", "<generated>", "torch/", "triton/")
+"""Files whose locks are not those of the program."""
 Locks = tuple[list[NamedLock], list[NamedLock]]
 
 
@@ -64,8 +67,10 @@ class LockFinder:
         """Return the locks that the line of a frame holds, and those that it acquires."""
         key = pid, frame.file, frame.line
         if key not in self.lines:
-            full = len(self.lines) >= MAX_LINES or frame.file.startswith("<")
-            tree = None if full else self._tree_of(pid, frame.file)
+            is_skipped = normalise_file(frame.file).startswith(_SKIPPED)
+            if len(self.lines) >= MAX_LINES or is_skipped:
+                return [], []
+            tree = self._tree_of(pid, frame.file)
             self.lines[key] = ([], [])
             if tree is not None:
                 with host_log.suppress(RecursionError, ValueError):

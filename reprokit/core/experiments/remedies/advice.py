@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge.hangs import lock_cycles
 from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -36,6 +37,11 @@ GUARDS: tuple[tuple[str, str], ...] = (
         "give {name} the same {what} in each call",
     ),
     (r"^len\((?P<name>[^)]+)\) == ", "keep the length of {name} fixed, or pass one tensor instead"),
+    (
+        r"___check_(?:obj_id|type_id)\(self[,.]",
+        "each object compiles the function anew: set torch._dynamo.config.recompile_limit to more"
+        " than the number of objects",
+    ),
     (
         r"___check_(?:obj_id|type_id)\((?P<name>[^,]+),|(?P<other>\S+) is (?:not )?<",
         "create {name} once, outside of the loop that calls the compiled function",
@@ -85,6 +91,8 @@ def advise(verdict: Verdict, seen: Observation) -> str:
         return _for_break(broken) if broken is not None else ""
     if verdict.kind == "cudagraph-skip" and seen.skips:
         return _for_skip(seen.skips[0])
+    if verdict.kind == "hang" and lock_cycles.find_cycle(seen):
+        return "take these locks in the same order in all threads"
     if verdict.kind == "exception" and is_specialized(seen):
         return "call torch._dynamo.maybe_mark_dynamic instead of mark_dynamic"
     if verdict.kind == "crash" and "index out of bounds" in verdict.reason:

@@ -184,14 +184,15 @@ def _variant(program: str, replaced: list[Replacement]) -> list[CompileVariant]:
         return []
     rows = program.splitlines(keepends=True)
     changed = [*rows]
-    for node, text in sorted(replaced, key=lambda pair: -pair[0].lineno):
+    # from the end, so that the positions of those before stay the same
+    in_order = sorted(replaced, key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+    for node, text in reversed(in_order):
         first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
         # columns are counted in bytes
-        head = rows[first].encode()[: node.col_offset].decode()
-        tail = rows[last].encode()[node.end_col_offset or 0 :].decode()
+        head = changed[first].encode()[: node.col_offset].decode()
+        tail = changed[last].encode()[node.end_col_offset or 0 :].decode()
         changed[first : last + 1] = [head + text + tail, *[""] * (last - first)]
-    node, text = replaced[0]
-    first = node.lineno - 1
+    first = in_order[0][0].lineno - 1
     old, new = rows[first].strip(), changed[first].strip()
     more = len({n.lineno for n, _ in replaced}) - 1
     others = f" (and {plural(more, 'more line')})" if more else ""

@@ -16,7 +16,7 @@ def find_cycle(seen: Observation) -> tuple[LockUse, ...]:
     """
     uses = [use for use in seen.evidence.lock_uses if use.waits and _is_blocked(seen, use)]
     for start in uses:
-        if cycle := _follow([start], uses):
+        if cycle := _follow([start], uses, set()):
             tids = [use.tid for use in cycle]
             working = seen.working_tid or seen.main_pid
             first = tids.index(working) if working in tids else 0
@@ -49,17 +49,22 @@ def describe_others(cycle: Sequence[LockUse], seen: Observation) -> tuple[str, .
     )
 
 
-def _follow(path: list[LockUse], uses: Sequence[LockUse]) -> tuple[LockUse, ...]:
-    last = path[-1]
+def _follow(
+    path: list[LockUse], uses: Sequence[LockUse], seen: set[LockUse]
+) -> tuple[LockUse, ...]:
+    """Return the way from the last thread of ``path`` to the first, with the whole path; empty if
+    there is none. No thread leads there that was ``seen`` on a different way.
+    """
+    first, last = path[0], path[-1]
     for use in uses:
         if use.tid == last.tid or last.waits not in {lock.identity for lock in use.holds}:
             continue
-        if use.tid == path[0].tid:
-            # the same alternative of the first thread holds the lock
-            return tuple(path) if use == path[0] else ()
-        if use.tid in {known.tid for known in path}:
+        if use == first:
+            return tuple(path)
+        if use in seen or use.tid in {known.tid for known in path}:
             continue
-        if cycle := _follow([*path, use], uses):
+        seen.add(use)
+        if cycle := _follow([*path, use], uses, seen):
             return cycle
     return ()
 
