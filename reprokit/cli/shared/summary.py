@@ -83,7 +83,8 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     elif captured.unproven and verdict.kind not in ("unknown", "error-in-eager"):
         rows.append(_cut_row(("no repro", captured.unproven)))
     if verdict.kind == "unknown":  # what is missing may be the reason
-        missing = [f"{row.what}: {row.why}" for row in captured.missing if row.what != REPRO_FILE]
+        rows_missing = (r for r in captured.missing if r.what not in (REPRO_FILE, "minimization"))
+        missing = [f"{row.what}: {row.why}" for row in rows_missing]
         rows += [_cut_row(("missing", text)) for text in missing[:1]]
     rows += _written(captured)
     if command := next_command(captured):

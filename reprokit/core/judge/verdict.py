@@ -202,7 +202,7 @@ def _deadline(seen: Observation) -> Verdict | None:
             how = (
                 f"idle: {stall.detail}"
                 if stall.state == stalls.IDLE
-                else f"outside the compiler, {doing}"
+                else f"outside the compiler: {cause.name}: {cause.detail}"
             )
             why = (
                 f"{limit} was reached with {still}, {how}; a command that waits outside the"
