@@ -102,10 +102,12 @@ FAILURES: dict[str, tuple[str, ...]] = {
         MINIMIZE,
     ),
     "test_hangs/cause_and_phase_of_more_hangs-deadlock-1": (
-        "lock-deadlock: waits for a lock at kinds.py:266 in hang_deadlock",
-        "thread cache-writer waits at kinds.py:260",
+        "lock-deadlock: threads wait for each other's locks",
+        "thread MainThread holds first and waits for second at kinds.py:266 in hang_deadlock",
+        "thread cache-writer holds second and waits for first at kinds.py:260",
         "kinds.py:266: with second:",
         "your program: torch called hang_deadlock, and it did not return.",
+        "take these locks in the same order in all threads",
         SHOW,
     ),
     "test_hangs/cause_and_phase_of_more_hangs-memory-1": (
