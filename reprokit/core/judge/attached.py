@@ -83,14 +83,22 @@ def judge_attached(seen: Observation) -> Verdict | None:
         still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
     still += f", {doing}"
     because = f"{cause.name}: {cause.detail}"
-    cycle = lock_cycles.find_cycle(seen)
-    if not cycle and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
+    is_cycle = bool(lock_cycles.find_cycle(seen))
+    if not is_cycle and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
         because += "; the cause may be native code instead: attach with --native to see it"
-    limit_s = min(seen.quiet_limit_s, CYCLE_S) if cycle else seen.quiet_limit_s
+    limit_s = seconds_of_hang(seen, seen.quiet_limit_s)
     if (seen.quiet_s or 0.0) < limit_s:
-        more = f"a hang is at least {limit_s:.0f} s without progress (--stall)"
+        option = "" if limit_s < seen.quiet_limit_s else " (--stall)"
+        more = f"a hang is at least {limit_s:.0f} s without progress{option}"
         return verdict_of("unknown", cause.name, f"{still}, {because}; {more}")
     return verdict_of("hang", cause.name, f"{still}, {because}")
+
+
+def seconds_of_hang(seen: Observation, stall_s: float) -> float:
+    """Return the seconds without progress that are a hang: ``stall_s``, or less for threads that
+    wait for each other's locks.
+    """
+    return min(stall_s, CYCLE_S) if lock_cycles.find_cycle(seen) else stall_s
 
 
 def _cause_of_requests(seen: Observation, waits: tuple[str, ...]) -> Cause | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from reprokit.core.judge import attached
-from reprokit.core.judge.hangs import lock_cycles, waiting
+from reprokit.core.judge.hangs import waiting
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
@@ -62,6 +62,11 @@ class ProcessObserver:
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
+    @property
+    def limit_s(self) -> float:
+        """Seconds of observation without progress that are a hang."""
+        return attached.seconds_of_hang(self._seen, self._stall_s)
+
     def look(self) -> RunOutcome:
         """Take three rounds of stacks and of samples, and return what they show."""
         self._watch.sample_if_due()
@@ -76,11 +81,11 @@ class ProcessObserver:
     def observe_longer(
         self, show: Callable[[OperationStatus], None] | None, ends_with_progress: bool
     ) -> RunOutcome:
-        """Observe for ``--stall`` seconds from the start, or until the process advances.
+        """Observe for ``limit_s`` seconds from the start, or until the process advances.
 
         An interrupt by the user ends the observation.
         """
-        most_s = min(self._stall_s, attached.CYCLE_S) if self._is_cycle() else self._stall_s
+        most_s = self.limit_s
         left_s = max(most_s - self._elapsed(), 0.0)
         status = OperationStatus(
             "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
@@ -195,9 +200,6 @@ class ProcessObserver:
                 is_attached=True,
             )
         )
-
-    def _is_cycle(self) -> bool:
-        return bool(lock_cycles.find_cycle(self._seen))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

@@ -194,7 +194,7 @@ def _observe(
         is_open = first.kind == "unknown" and first.cause != "ended"
         if (is_open or is_slow) and outcome.quiet_s < options.stall_s:
             until = "for" if is_slow else "until it advances, or for"
-            state.callbacks.say(f"observing it {until} {options.stall_s:g} s (Ctrl-C ends this)")
+            state.callbacks.say(f"observing it {until} {observer.limit_s:g} s (Ctrl-C ends this)")
             outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)
         if options.has_native_frames:
             outcome = observer.add_native_frames()
