@@ -52,7 +52,7 @@ def run_printed(
 ) -> PrintedRun:
     """Run a command in its own process group, and end the group in any case.
 
-    With ``quiet_s`` the command is ended when it has printed a line and then nothing for so long;
+    With ``quiet_s``, the command ends when it has printed nothing for ``quiet_s`` after a line;
     ``when_quiet`` gets its process id before that. A line about a signal is added as a shell does.
     """
     lines: list[PrintedLine] = []

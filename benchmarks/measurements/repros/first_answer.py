@@ -55,7 +55,7 @@ MINIFIER_LIMIT_S = 300.0
 """The default budget of a reduction by reprokit."""
 CRASH_LEVEL = "3"
 QUIET_S = 20.0
-"""A user calls a program that printed nothing for so long a hang."""
+"""Seconds without output after which a user takes a program for hanging."""
 PYTEST_TIMEOUT_S = 60
 PLAIN_HANG_S = 60.0
 PAGES = frozenset((".html", ".txt", ".py", ".md", ".json"))

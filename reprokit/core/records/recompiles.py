@@ -73,7 +73,13 @@ class GraphBreak:
     caller: str = ""
     """``file:line`` of the user's line: the same, or the one that calls it. May be empty."""
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings of Dynamo that its hints say to turn on, by their full names."""
+        return tuple(dict.fromkeys(_SETTING.findall(" ".join(self.hints))))
 
+
+_SETTING = re.compile(r"(torch\._dynamo\.config\.\w+) ?= ?True")
 _HINT = re.compile(r"^ *Hint: (.+)$", re.MULTILINE)
 _GUARD = re.compile(
     r"(?:\d+/\d+(?:_\d+)?: )?(?P<guard>.*?)(?:\s+#\s?(?P<code>.*?)\s+#\s"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from reprokit.core.judge.hangs import lock_cycles
+from reprokit.core.judge.responsible.documented_limits import specialization
 from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -93,23 +94,16 @@ def advise(verdict: Verdict, seen: Observation) -> str:
         return _for_skip(seen.skips[0])
     if verdict.kind == "hang" and lock_cycles.find_cycle(seen):
         return "take these locks in the same order in all threads"
-    if verdict.kind == "exception" and is_specialized(seen):
+    if verdict.kind == "exception" and specialization(seen):
         return "call torch._dynamo.maybe_mark_dynamic instead of mark_dynamic"
     if verdict.kind == "crash" and "index out of bounds" in verdict.reason:
         return (
             "check the indices that the program passes, such as ids against the rows of an"
-            " embedding; without torch.compile an error names the line"
+            " embedding; without torch.compile an error may name the line"
         )
     if verdict.kind == "error-in-eager" and (module := missing_module(seen)):
         return f"name an interpreter that has {module}, such as .venv/bin/python, or install it"
     return ""
-
-
-def is_specialized(seen: Observation) -> bool:
-    """Return whether the program marks a size as dynamic that its code fixes."""
-    if seen.raised is None:
-        return False
-    return "but your code specialized it to be a constant" in root_cause(seen.raised).message
 
 
 def missing_module(seen: Observation) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from reprokit.core.experiments.ablation import CHANGES, CompileVariant
-from reprokit.core.experiments.remedies.advice import is_specialized
+from reprokit.core.judge.responsible.documented_limits import specialization
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -51,7 +51,7 @@ def changes_for(
         if match := _ATTRIBUTE.match(worst.guards[-1] if worst.guards else ""):
             found = list(_numbers_of_attribute(tree, program, match["name"]))
             changes += _variant(program, found)
-    elif verdict.kind == "exception" and is_specialized(seen):
+    elif verdict.kind == "exception" and specialization(seen):
         marks = [c.func for c in ast.walk(tree) if isinstance(c, ast.Call)]
         named = [f for f in marks if isinstance(f, ast.Attribute) and f.attr == "mark_dynamic"]
         owners = [(f, ast.get_source_segment(program, f.value)) for f in named]

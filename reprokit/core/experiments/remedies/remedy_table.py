@@ -47,9 +47,6 @@ SETTINGS: Mapping[str, tuple[CompileVariant, ...]] = {
 """Kind of a verdict -> settings that may avoid it, the smallest change first."""
 
 
-_HINTED = re.compile(r"(torch\._dynamo\.config\.\w+) ?= ?True")
-
-
 def remedies_in_capture(
     verdict: Verdict, seen: Observation, program: str, line: str
 ) -> tuple[CompileVariant, ...]:
@@ -75,8 +72,8 @@ def settings_for(verdict: Verdict, seen: Observation) -> tuple[CompileVariant, .
     """
     if verdict.kind != "graph-break":
         return SETTINGS.get(verdict.kind, ())
-    hints = " ".join(hint for broken in seen.breaks for hint in broken.hints)
-    return tuple(_setting(name, True) for name in dict.fromkeys(_HINTED.findall(hints)))
+    names = dict.fromkeys(name for broken in seen.breaks for name in broken.settings)
+    return tuple(_setting(name, True) for name in names)
 
 
 EAGER = Remedy("eager", "# leave torch.compile out", is_eager=True)

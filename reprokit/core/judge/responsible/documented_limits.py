@@ -8,7 +8,7 @@ import re
 
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.responsible.parties import Responsible
-from reprokit.core.judge.stacks.frames import root_cause
+from reprokit.core.judge.stacks.frames import normalise_file, root_cause
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.remarks.cudagraph_skips import reason_family
@@ -34,7 +34,6 @@ _SPECIALIZED = re.compile(
     r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\S+?)\)"
 )
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
-_SETTING = re.compile(r"torch\._dynamo\.config\.\w+ ?= ?True")
 
 
 def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
@@ -47,10 +46,11 @@ def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
         return None
     worst = seen.recompiled[0]
     line = re.match(r"(?P<file>.+?):\d+", worst.where)
-    if match := _OF_OBJECT.search(worst.changes):
+    is_own = ownership.is_own(line["file"] if line is not None else worst.file)
+    if is_own and (match := _OF_OBJECT.search(worst.changes)):
         why = f"The compiled code depends on an object that differs between calls: {match[1]}."
         return Responsible("user", (why,), worst.caller)
-    if line is None or not ownership.is_own(line["file"]) or not _OF_VALUE.search(worst.changes):
+    if line is None or not is_own or not _OF_VALUE.search(worst.changes):
         return None
     why = f"The compiled code depends on a value that changes: {worst.changes}."
     return Responsible("user", (why,), line.group())
@@ -63,17 +63,17 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
     broken = next((b for b in seen.breaks if b.reason == verdict.cause), None)
     if verdict.kind != "graph-break" or broken is None:
         return None
-    is_own = ownership.is_own(broken.where.rpartition(":")[0])
-    if not is_own and _ASKED_BREAK.search(broken.reason):
+    file = broken.where.rpartition(":")[0]
+    is_own, is_torchs = ownership.is_own(file), normalise_file(file).startswith("torch/")
+    if is_torchs and _ASKED_BREAK.search(broken.reason):
         return Responsible("unknown", ("torch itself asks for this graph break.",))
     if not is_own:
         return None
     hints = " ".join(broken.hints)
-    setting = _SETTING.search(hints)
     if _ASKED_BREAK.search(broken.reason):
         why = "The program asks for the graph break."
-    elif setting is not None:
-        why = f"Dynamo traces this line only with `{setting.group()}`, as its message says."
+    elif broken.settings:
+        why = f"Dynamo's message names a setting for this line: `{broken.settings[0]} = True`."
     elif "This graph break is fundamental" in hints:
         why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
     elif "may result in an error when running in eager" in hints:
@@ -86,15 +86,22 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
 
 def specialized_size(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for a size that the program marks as dynamic, and that its code fixes."""
-    if verdict.kind != "exception" or seen.raised is None:
+    if verdict.kind != "exception":
         return None
-    match = _SPECIALIZED.search(root_cause(seen.raised).message)
+    match = specialization(seen)
     if match is None:
         return None
     place = ownership.traced_own(seen)
     size, value = match.groups()
     why = f"The program marks {size} as dynamic, and its code allows only {value}."
     return Responsible("user", (why,), place.at if place is not None else "")
+
+
+def specialization(seen: Observation) -> re.Match[str] | None:
+    """Return the size that the program marks as dynamic, and the only value that its code allows,
+    from Dynamo's message; None if it says no such thing.
+    """
+    return _SPECIALIZED.search(root_cause(seen.raised).message) if seen.raised else None
 
 
 def index_out_of_bounds(verdict: Verdict, seen: Observation) -> Responsible | None:
