@@ -279,17 +279,19 @@ def test_what_works_in_pytorch_fails_if_the_user_says_so(tmp_path: Path) -> None
     assert "--fail-on recompile,cudagraph-skip" in reprokit("show", issue, "--json").out
 
 
-COUNTED = """
+COUNTING = """
 import torch
 
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.steps = 0
+
     def forward(self, x):
         self.steps += 1
-        return x * self.steps
-
+        return x.sin() * self.steps
+"""
+COUNTED = f"""{COUNTING}
 net = torch.compile(Net(), backend="eager")
 for n in range(12):
     net(torch.ones(3))
@@ -356,20 +358,6 @@ def test_the_change_that_avoids_it_is_tried_and_named(
         plain = write("plain.py", text + CHECK)
         ended = subprocess.run([sys.executable, plain], capture_output=True, check=False)
         assert ended.returncode == status, ended.stderr
-
-
-COUNTING = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.steps = 0
-
-    def forward(self, x):
-        self.steps += 1
-        return x.sin() * self.steps
-"""
 
 
 @pytest.mark.long

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +19,17 @@ _PASS = re.compile(r".*custom(_pre|_post)?_pass|custom_partitioner_fn")
 """Settings of Inductor whose value is a pass that the program supplies."""
 
 _journaled: list[events.OwnCode] = []
+
+
+@functools.cache
+def library_folders() -> tuple[str, ...]:
+    """Return the folders of Python, of installed packages and of reprokit, each with a separator at
+    its end.
+    """
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own = os.path.abspath(os.path.join(__file__, *[os.pardir] * 3))
+    return tuple(os.path.join(folder, "") for folder in (*folders, own))
 
 
 def is_pass(key: str) -> bool:

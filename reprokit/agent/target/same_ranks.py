@@ -16,14 +16,12 @@ import os
 import re
 import signal
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...core.shared.contract import events, run_names
-from ..record import graph_recorder, journal, process_start
+from ...core.shared.contract import events
+from ..record import graph_recorder, journal, process_start, program_code
 
-_OWN_FOLDER = os.path.join(journal.RUN_DIR, run_names.AGENT_FOLDER)
 _RANK_WORDS = re.compile(r"rank|coordinate|environ|getenv", re.IGNORECASE)
 """Parts of the names of what returns the rank; ``environ`` and ``getenv`` read RANK."""
 
@@ -95,9 +93,7 @@ def _reads_rank() -> bool:
 
 def _own_files() -> Iterable[str]:
     """Yield the files of the loaded modules that are not in a library."""
-    paths = sysconfig.get_paths()
-    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    libraries = tuple(os.path.join(folder, "") for folder in (*folders, _OWN_FOLDER))
+    libraries = program_code.library_folders()
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and not (

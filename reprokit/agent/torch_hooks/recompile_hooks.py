@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
-from ..record import journal
+from ..record import journal, program_code
 from .symbols import compile_id, has_symbol, wrap_symbol
-
-_AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-@functools.cache
-def _installed_folders() -> tuple[str, ...]:
-    """Return the folders whose code is not the user's: of Python, packages, torch, the agent."""
-    paths = sysconfig.get_paths()
-    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    folders += [os.path.dirname(sys.modules["torch"].__file__ or ""), _AGENT]
-    return tuple(f"{folder}{os.sep}" for folder in folders if folder)
 
 
 def users_place(traced: Sequence[Any] = ()) -> str:
@@ -33,9 +20,11 @@ def users_place(traced: Sequence[Any] = ()) -> str:
 
     ``traced`` are the lines that Dynamo traced, the outermost first.
     """
+    torchs = os.path.join(os.path.dirname(sys.modules["torch"].__file__ or ""), "")
+    others = ("<", torchs, *program_code.library_folders())
 
     def is_users(file: str) -> bool:
-        return not file.startswith(("<", *_installed_folders()))
+        return not file.startswith(others)
 
     for row in reversed(traced):
         if is_users(row.filename):
