@@ -15,9 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from reprokit.host.attach import pending_call, run_inside
+from reprokit.host.attach import pending_call, run_inside, stopped_thread
 from reprokit.host.attach.injection import CannotRunInside
-from tests.support.environments import clean_environ
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit
 
@@ -25,24 +24,9 @@ from .test_attach import program, state_of, wait_for_line
 
 HAS_REMOTE_EXEC = hasattr(sys, "remote_exec")
 pytestmark = pytest.mark.skipif(
-    shutil.which("gdb") is None and not HAS_REMOTE_EXEC, reason="needs gdb or Python 3.14"
+    not stopped_thread.is_supported() and not HAS_REMOTE_EXEC, reason="needs x86-64 or Python 3.14"
 )
-EXTENDED_STATE = "Couldn't write extended state status"
-"""What gdb 13 says on a processor with AMX, whose registers it cannot write."""
-with_gdb = pytest.mark.skipif(HAS_REMOTE_EXEC, reason="Python 3.14 needs no gdb")
-
-
-@pytest.fixture(scope="module")
-def calls_inside() -> None:
-    """Skip a test if gdb cannot call a function in a process on this processor."""
-    if HAS_REMOTE_EXEC:
-        return
-    with subprocess.Popen(["sleep", "100"]) as process:
-        words = ["gdb", "-batch", "-p", str(process.pid), "-ex", "call (int) getpid()"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
-        process.kill()
-    if EXTENDED_STATE in done.stdout + done.stderr:
-        pytest.skip(f"gdb cannot call a function in a process here: {EXTENDED_STATE}")
+with_a_stop = pytest.mark.skipif(HAS_REMOTE_EXEC, reason="Python 3.14 needs no stop")
 
 
 COMPILING = """
@@ -128,7 +112,6 @@ def single_pages(pid: int) -> int:
     return count
 
 
-@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["main", pytest.param("thread", marks=pytest.mark.long)])
 def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: Path) -> None:
@@ -172,7 +155,6 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.real
 def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     """Dynamo has compiled it already, so no function that compiles it is on the stack."""
@@ -185,7 +167,6 @@ def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     assert "torch.set_grad_enabled(False)" in text
 
 
-@pytest.mark.usefixtures("calls_inside")
 def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
     """After the deadline the call does nothing, also when the thread goes on later."""
     run = run_folder(tmp_path)
@@ -225,9 +206,8 @@ os._exit(0)
 """
 
 
-@pytest.mark.usefixtures("calls_inside")
 def test_signals_do_not_break_the_process(tmp_path: Path) -> None:
-    """A signal during a call of gdb once left the process with the wrong registers. The process
+    """A signal during a call once left the process with the wrong registers. The process
     does not use torch, and torch is not imported into it.
     """
     with program("-c", SIGNALLED, cwd=tmp_path) as process:
@@ -269,12 +249,9 @@ def test_a_process_of_a_different_user_is_refused(tmp_path: Path) -> None:
             process.kill()
 
 
-@with_gdb
-def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The main thread waits in a vfork: gdb is killed, and its SIGSTOP arrives later."""
-    monkeypatch.setattr(pending_call, "GDB_TIMEOUT_S", 5.0)
+@with_a_stop
+def test_a_process_that_does_not_stop_is_not_left_stopped(tmp_path: Path) -> None:
+    """The main thread waits in a vfork, and goes on when that is over."""
     os.mkfifo(tmp_path / "fifo")
     text = (
         "import os\nprint('ready', flush=True)\n"
@@ -285,9 +262,58 @@ def test_a_process_that_gdb_cannot_stop_is_not_left_stopped(
     with program("-c", text, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
-        with pytest.raises(CannotRunInside, match="gdb did not end in 5 s"):
+        with pytest.raises(CannotRunInside, match="did not stop in 2 s"):
             run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
         (tmp_path / "fifo").write_text("")
+        wait_for_line(process, "went on")
+        assert process.wait(30) == 0
+
+
+ALARMS = """
+import math, os, signal, subprocess, threading
+
+count = 0
+
+def note(*_):
+    global count
+    count += 1
+
+def work():
+    while not is_done:
+        assert [math.sin(i) * math.exp(-i / 100) for i in range(200)] == values
+
+is_done = False
+values = [math.sin(i) * math.exp(-i / 100) for i in range(200)]
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+signal.signal(signal.SIGALRM, note)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+print("ready", flush=True)
+while not os.path.exists("go"):
+    assert subprocess.run(["true"]).returncode == 0
+    assert [math.sin(i) * math.exp(-i / 100) for i in range(200)] == values
+signal.setitimer(signal.ITIMER_REAL, 0)
+is_done = True
+print("went on" if count > 100 else "no signals", flush=True)
+"""
+
+
+@with_a_stop
+def test_many_calls_change_neither_numbers_nor_signals(tmp_path: Path) -> None:
+    """Vector registers, signals, forks and system calls of the program are as without the calls."""
+    with program("-c", ALARMS, cwd=tmp_path) as process:
+        wait_for_line(process, "ready")
+        before = single_pages(process.pid)
+        for number in range(20):
+            ran, text = tmp_path / f"ran-{number}", tmp_path / "inside.py"
+            call = pending_call.PendingCall(process.pid)
+            text.write_text(f"open({str(ran)!r}, 'w').close()\n{call.clean_up}")
+            call.start(text)
+            assert wait_until(ran.exists), number
+        assert wait_until(lambda: single_pages(process.pid) == before)
+        (tmp_path / "go").touch()
+        wait_for_line(process, "went on")
         assert process.wait(30) == 0
 
 
@@ -305,28 +331,10 @@ def test_code_runs_only_with_consent(tmp_path: Path) -> None:
         wait_for_line(process, "ready")
         done = reprokit("attach", str(process.pid), "--graphs", "--output-dir", tmp_path / "out")
     assert done.status == 2 and not (tmp_path / "out").exists()
-    assert "main thread runs code" in done.err and "--yes" in done.err, done.err
+    assert "main thread" in done.err and "runs code" in done.err and "--yes" in done.err, done.err
     assert len(done.err.splitlines()) == 1
 
 
-@with_gdb
-def test_a_missing_gdb_is_named(tmp_path: Path) -> None:
-    """The line says how to install it."""
-    command = [sys.executable, "-m", "reprokit", "attach", str(os.getppid()), "--graphs", "--yes"]
-    with program("-c", BLOCKED, cwd=tmp_path) as process:
-        wait_for_line(process, "ready")
-        command[4] = str(process.pid)
-        done = subprocess.run(
-            command,
-            env=clean_environ(PATH=str(tmp_path)),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 2 and "apt install gdb" in done.stderr, done.stderr
-
-
-@pytest.mark.usefixtures("calls_inside")
 @pytest.mark.long
 def test_a_plain_process_that_compiles_without_end_gives_a_proved_repro(tmp_path: Path) -> None:
     """The graph of a process that nobody watched is reduced and proved, and the process goes on."""

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import find_process, pending_call
+from reprokit.host.attach import find_process, gdb_calls, pending_call
 from reprokit.host.attach.injection import CannotRunInside
 from tests.support.processes import wait_until
 
@@ -33,15 +33,16 @@ def gdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_pending_call_has_a_page_of_its_own(gdb: Path) -> None:
-    """The address that gdb prints is that of the text of the call, and the program can unmap it."""
+    """gdb maps a page, adds a call with its address, and unmaps it."""
     (gdb / "answer").write_text("[New LWP 8]\npage 0x7f12a000\nadded 0\n[Inferior 1 detached]\n")
-    call = pending_call.PendingCall(4242)
+    caller = gdb_calls.GdbCaller(4242)
+    assert caller.map_page() == 0x7F12A000
     words = (gdb / "words").read_text().splitlines()
     assert words[:3] == ["-p", "4242", "-batch"] and words[-1] == "detach"
-    assert "munmap(ctypes.c_void_p(0x7f12a000), ctypes.c_size_t(4096))" in call.clean_up
-    call.start(gdb / "program.py")
-    assert "restore" in (words := (gdb / "words").read_text()) and " binary 0x7f12a000" in words
-    assert repr(str(gdb / "program.py")).encode() in (gdb / "program.call").read_bytes()
+    assert caller.add_call(0x7F12A000)
+    assert "PyRun_SimpleString, (void*)0x7f12a000)" in (gdb / "words").read_text()
+    caller.unmap_page(0x7F12A000)
+    assert "munmap)(0x7f12a000, 4096)" in (gdb / "words").read_text()
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,10 @@ def test_a_pending_call_has_a_page_of_its_own(gdb: Path) -> None:
             " distribution, of conda or of uv",
         ),
         ("warning: x\n  it  broke\n", "gdb could not add the call: warning: x it broke"),
+        (
+            "Couldn't write extended state status: Bad address.\n",
+            "this version of gdb cannot call a function on this processor",
+        ),
         ("page (nil)\n", "gdb could not add the call: page (nil)"),
     ],
 )
@@ -62,19 +67,25 @@ def test_a_refusal_of_gdb_has_its_reason(gdb: Path, answer: str, why: str) -> No
     """What gdb prints instead of an address becomes a reason that a person can use."""
     (gdb / "answer").write_text(answer)
     with pytest.raises(CannotRunInside) as refusal:
-        pending_call.PendingCall(4242)
+        gdb_calls.GdbCaller(4242).map_page()
     assert str(refusal.value) == why
 
 
-def test_a_call_that_python_does_not_add_is_refused(gdb: Path) -> None:
-    """If the queue of pending calls is full, the page is unmapped, and the reason is that of
-    gdb.
-    """
-    (gdb / "answer").write_text("page 0x7f12a000\nadded -1\n")
-    call = pending_call.PendingCall(4242)
-    with pytest.raises(CannotRunInside, match=r"gdb could not add the call: .* added -1"):
-        call.start(gdb / "program.py")
-    assert "munmap)(0x7f12a000, 4096)" in (gdb / "words").read_text()
+def test_a_full_queue_of_pending_calls_is_no_added_call(gdb: Path) -> None:
+    """Python returns -1."""
+    (gdb / "answer").write_text("added -1\n")
+    assert not gdb_calls.GdbCaller(4242).add_call(0x7F12A000)
+
+
+def test_a_program_without_symbols_of_python_is_refused() -> None:
+    """The reason names the symbol, and an interpreter that has it."""
+    with subprocess.Popen(["sleep", "100"]) as process:
+        try:
+            assert wait_until(lambda: os.readlink(f"/proc/{process.pid}/exe").endswith("sleep"))
+            with pytest.raises(CannotRunInside, match="no symbol Py_AddPendingCall"):
+                pending_call.PendingCall(process.pid)
+        finally:
+            process.kill()
 
 
 def test_a_process_that_ends_during_the_search_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,53 +1,73 @@
-"""Add a pending call to a running Python process with gdb.
+"""Add a pending call to a running Python process.
 
 The main thread runs the call (``Py_AddPendingCall``) before its next bytecode. The GIL is never
 taken at an arbitrary stop, and no function that may hold a lock there, such as malloc, is called:
 the text of the call is in a page of its own. A native loop and a blocked main thread never run the
 call. Then its text is replaced by one that does nothing.
+
+:class:`StoppedThread` makes the calls on x86-64, and gdb on other processors.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import signal
-import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
-from reprokit.core.shared import cuts
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from reprokit.host.attach import gdb_calls, stopped_thread
 from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach.stopped_thread import CannotStop, StoppedThread
 from reprokit.host.system import host_log
 
-GDB_TIMEOUT_S = 60.0
 PAGE_BYTES = 4096
+READ_WRITE, PRIVATE_ANONYMOUS = 3, 34
+"""PROT_READ | PROT_WRITE and MAP_PRIVATE | MAP_ANONYMOUS of mmap(2)."""
+MMAP, MUNMAP = 9, 11
+"""Numbers of system calls on x86-64."""
 NOTHING = b"0\0"
 """The text of a call that does nothing."""
-KEEP_CALLING = (
-    "handle all nostop noprint pass",
-    "handle SIGINT nostop noprint pass",
-    "set unwindonsignal on",
-)
-"""A signal for the process must not end a call of gdb: gdb would detach with the registers of the
-call, and the process would crash.
-"""
 # a name of __main__, or a file that is not closed, would be left behind
 _CALL = (
     "try:\n (lambda file: (exec(file.read(), {{}}), file.close()))(open({file!r}))\n"
     "except BaseException: pass\n\0"
 )
+_ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+NO_SYMBOL = (
+    f"the interpreter has no symbol {_ADD}: it is stripped; use the python of a distribution, of"
+    " conda or of uv"
+)
+
+
+class Caller(Protocol):
+    """One way to make these calls in a process. All raise CannotRunInside."""
+
+    def map_page(self) -> int:
+        """Map a page that can be written, and return its address."""
+
+    def add_call(self, address: int) -> bool:
+        """Add a pending call that runs the text at ``address``; False if the queue is full."""
+
+    def unmap_page(self, address: int) -> None:
+        """Unmap the page."""
 
 
 class PendingCall:
     """A pending call of one process, in a page of its own.
 
     Raises:
-        CannotRunInside: gdb is missing, or cannot stop the process.
+        CannotRunInside: the process cannot be stopped, or has no symbols.
     """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._address = _map_page(pid)
+        self._caller = _choose_caller(pid)
+        self._address = self._caller.map_page()
         self.clean_up = (
             "import ctypes; ctypes.CDLL(None).munmap("
             f"ctypes.c_void_p({self._address:#x}), ctypes.c_size_t({PAGE_BYTES}))"
@@ -55,92 +75,118 @@ class PendingCall:
 
     def start(self, program: Path) -> None:
         """Add the call. Raises CannotRunInside if that is not possible."""
-        text = program.with_suffix(".call")
-        text.write_bytes(_CALL.format(file=str(program)).encode())
-        answer = _run_gdb(
-            self._pid,
-            # gdb knows no quotes here, so the path may not have a space
-            f"restore {text.name} binary {self._address:#x}",
-            'printf "added %d\\n", ((int(*)(void*,void*))Py_AddPendingCall)'
-            f"((void*)PyRun_SimpleString, (void*){self._address:#x})",
-            folder=text.parent,
-        )
-        if not re.search(r"^added 0$", answer, re.MULTILINE):
-            _unmap_page(self._pid, self._address)
-            raise CannotRunInside(_why(answer))
+        try:
+            text = _CALL.format(file=str(program)).encode()
+            stopped_thread.write_memory(self._pid, self._address, text)
+            is_added = self._caller.add_call(self._address)
+        except (CannotRunInside, OSError) as problem:
+            self._caller.unmap_page(self._address)
+            raise CannotRunInside(str(problem)) from problem
+        if not is_added:
+            self._caller.unmap_page(self._address)
+            raise CannotRunInside("the process has too many pending calls")
 
     def cancel(self) -> None:
         """Let the call do nothing, if it has not run yet."""
-        _write_memory(self._pid, self._address, NOTHING)
-
-
-def find_gdb() -> str:
-    """Return the path of gdb; empty if it is not installed."""
-    return shutil.which("gdb") or ""
-
-
-def _map_page(pid: int) -> int:
-    """Map a page in the process and return its address."""
-    answer = _run_gdb(
-        pid,
-        'printf "page %p\\n",'
-        " ((void*(*)(void*,unsigned long,int,int,int,long))mmap)"
-        f"(0, {PAGE_BYTES}, 3, 34, -1, 0)",  # readable and writable, private and anonymous
-    )
-    found = re.search(r"^page 0x([0-9a-f]+)$", answer, re.MULTILINE)
-    if found is None:
-        raise CannotRunInside(_why(answer))
-    return int(found[1], 16)
-
-
-def _unmap_page(pid: int, address: int) -> None:
-    _run_gdb(pid, f"call ((int(*)(void*,unsigned long))munmap)({address:#x}, {PAGE_BYTES})")
-
-
-def _run_gdb(pid: int, *commands: str, folder: Path | None = None) -> str:
-    """Stop the process for a moment, run the commands in ``folder``, and return what gdb prints."""
-    gdb = find_gdb()
-    if not gdb:
-        raise CannotRunInside("gdb is not installed")
-    words = [gdb, "-p", str(pid), "-batch", "-nx"]
-    for setting in ("auto-solib-add off", "debuginfod enabled off", "auto-load off"):
-        words += ["-iex", f"set {setting}"]
-    libraries = ("sharedlibrary libpython", "sharedlibrary libc\\.")
-    for command in (*KEEP_CALLING, *libraries, *commands, "detach"):
-        words += ["-ex", command]
-    try:
-        done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=GDB_TIMEOUT_S,
-            check=False,
-            start_new_session=True,  # Ctrl-C would end a call of gdb
-        )
-    except subprocess.TimeoutExpired as problem:
         with host_log.suppress(OSError):
-            os.kill(pid, signal.SIGCONT)  # the stop that gdb asked for may still come
-        raise CannotRunInside(f"gdb did not end in {GDB_TIMEOUT_S:g} s") from problem
-    answer = done.stdout.decode("utf-8", "replace")
-    host_log.LOGGER.info("gdb: %s", answer)
-    return answer
+            stopped_thread.write_memory(self._pid, self._address, NOTHING)
 
 
-def _why(answer: str) -> str:
-    """Return the reason in the output of gdb."""
-    if "ptrace:" in answer or "Could not attach" in answer:
-        return "gdb may not attach to the process"
-    if "No symbol" in answer:
-        return (
-            "the interpreter has no symbol Py_AddPendingCall: it is stripped; use the python of a"
-            " distribution, of conda or of uv"
+def describe_way() -> str:
+    """Return what happens to a process that gets a pending call; empty if nothing can add one."""
+    if stopped_thread.is_supported():
+        return "its main thread is stopped twice for a moment, and runs code"
+    return "gdb stops it twice for a moment, and its main thread runs code" * bool(
+        gdb_calls.find_gdb()
+    )
+
+
+class _StoppedCaller:
+    """Stops the main thread for each call, and no other thread."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._symbols = find_symbols(pid, (_ADD, _RUN))
+        self._instruction = stopped_thread.find_system_call(pid)
+
+    def map_page(self) -> int:
+        no_file, offset = 2**64 - 1, 0
+        address = self._system_call(
+            MMAP, 0, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, no_file, offset
         )
-    return f"gdb could not add the call: {cuts.cut_head(' '.join(answer.split())[-300:], 300)}"
+        if -PAGE_BYTES < address < 0:
+            raise CannotRunInside(f"the process got no memory: {os.strerror(-address)}")
+        return address
+
+    def add_call(self, address: int) -> bool:
+        function, run = self._symbols[_ADD], self._symbols[_RUN]
+        return self._run(lambda thread: thread.call(function, run, address)) & 0xFFFFFFFF == 0
+
+    def unmap_page(self, address: int) -> None:
+        self._system_call(MUNMAP, address, PAGE_BYTES)
+
+    def _system_call(self, number: int, *arguments: int) -> int:
+        return self._run(lambda thread: thread.system_call(self._instruction, number, *arguments))
+
+    def _run(self, use: Callable[[StoppedThread], int]) -> int:
+        def stop_and_use() -> int:
+            with StoppedThread(self._pid, self._pid) as thread:
+                return use(thread)
+
+        with ThreadPoolExecutor(max_workers=1) as pool:  # its thread ends after the call
+            try:
+                return pool.submit(stop_and_use).result()
+            except CannotStop as problem:
+                raise CannotRunInside(str(problem)) from problem
 
 
-def _write_memory(pid: int, address: int, data: bytes) -> None:
-    with host_log.suppress(OSError), open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-        memory.seek(address)
-        memory.write(data)
+def _choose_caller(pid: int) -> Caller:
+    if not stopped_thread.is_supported():
+        return gdb_calls.GdbCaller(pid)
+    try:
+        if stopped_thread.ignores_faults(pid):
+            raise CannotRunInside("the process ignores SIGSEGV or SIGTRAP, which end a call")
+        return _StoppedCaller(pid)
+    except (OSError, ELFError) as problem:
+        raise CannotRunInside(f"the process cannot be read: {problem}") from problem
+
+
+def find_symbols(pid: int, names: tuple[str, ...]) -> dict[str, int]:
+    """Return the addresses of functions of the interpreter in a process.
+
+    Raises CannotRunInside if a symbol is missing, OSError or ELFError if a file cannot be read.
+    """
+    begins: dict[str, int] = {}
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            words = line.rstrip("\n").split(maxsplit=5)
+            if len(words) == 6 and words[2].strip("0") == "":  # the beginning of a file
+                begins.setdefault(words[5], int(words[0].split("-")[0], 16))
+    own = os.readlink(f"/proc/{pid}/exe")
+    libraries = [path for path in begins if "libpython" in os.path.basename(path)]
+    for path in (*libraries, own):
+        if path not in begins:
+            continue
+        with open(f"/proc/{pid}/root{path}", "rb") as file:
+            found = _addresses(ELFFile(file), begins[path], names)
+        if len(found) == len(names):
+            return found
+    raise CannotRunInside(NO_SYMBOL)
+
+
+def _addresses(elf: ELFFile, begin: int, names: tuple[str, ...]) -> dict[str, int]:
+    first = next(s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD")
+    bias = begin - first["p_vaddr"] // PAGE_BYTES * PAGE_BYTES
+    for section in elf.iter_sections():
+        if not isinstance(section, SymbolTableSection):
+            continue
+        symbols = {name: section.get_symbol_by_name(name) or () for name in names}
+        found = {
+            name: bias + symbol["st_value"]
+            for name, rows in symbols.items()
+            for symbol in rows
+            if symbol["st_shndx"] != "SHN_UNDEF"
+        }
+        if len(found) == len(names):
+            return found
+    return {}

@@ -1,6 +1,6 @@
 """Run a program of ours inside a running Python process, which records the graphs that it compiles.
 
-Python 3.14 and newer have a function for this (PEP 768). In an older one, gdb adds a pending call.
+Python 3.14 and newer have a function for this (PEP 768). An older one gets a pending call.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def describe_way(pid: int) -> str:
     """Return what happens to a process whose graphs are recorded.
 
     Raises:
-        BadInput: neither the interpreter of the process nor gdb can do it.
+        BadInput: nothing can run code in the process.
     """
     if remote_exec.is_supported(pid):
         return "its main thread runs code (sys.remote_exec)"
-    if pending_call.find_gdb():
-        return "gdb stops it twice for a moment, and its main thread runs code"
-    raise BadInput("--graphs needs gdb, which is not installed: apt install gdb")
+    if way := pending_call.describe_way():
+        return way
+    raise BadInput("--graphs needs gdb on this processor, and it is not installed: apt install gdb")
 
 
 def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
@@ -109,7 +109,7 @@ def _inject(pid: int, program: Path, make_text: Callable[[str], str]) -> Injecti
             remote.start(program)
             return remote
         except CannotRunInside as problem:  # the process may have turned it off
-            if not pending_call.find_gdb():
+            if not pending_call.describe_way():
                 raise
             host_log.log_ignored(problem)
     call = pending_call.PendingCall(pid)
