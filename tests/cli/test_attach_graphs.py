@@ -308,10 +308,11 @@ def test_many_calls_change_neither_numbers_nor_signals(tmp_path: Path) -> None:
         for number in range(20):
             ran, text = tmp_path / f"ran-{number}", tmp_path / "inside.py"
             call = pending_call.PendingCall(process.pid)
-            text.write_text(f"open({str(ran)!r}, 'w').close()\n{call.clean_up}")
+            text.write_text(f"open({str(ran)!r}, 'w').close()")
             call.start(text)
             assert wait_until(ran.exists), number
-        assert wait_until(lambda: single_pages(process.pid) == before)
+            call.remove()
+        assert single_pages(process.pid) == before
         (tmp_path / "go").touch()
         wait_for_line(process, "went on")
         assert process.wait(30) == 0

@@ -13,11 +13,11 @@ class CannotRunInside(Exception):
 class Injection(Protocol):
     """One way to let the main thread of a process run a program, between two of its bytecodes."""
 
-    clean_up: str
-    """Python code with which the program removes what the injection left in the process."""
-
     def start(self, program: Path) -> None:
         """Ask for the program. Raises CannotRunInside if that is not possible."""
+
+    def remove(self) -> None:
+        """Remove what the injection left in the process, after the program has run."""
 
     def cancel(self) -> None:
         """Let the process run nothing, if it has not run the program yet."""

@@ -64,14 +64,10 @@ class PendingCall:
         CannotRunInside: the process cannot be stopped, or has no symbols.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, caller: Caller | None = None) -> None:
         self._pid = pid
-        self._caller = _choose_caller(pid)
+        self._caller = caller or choose_caller(pid)
         self._address = self._caller.map_page()
-        self.clean_up = (
-            "import ctypes; ctypes.CDLL(None).munmap("
-            f"ctypes.c_void_p({self._address:#x}), ctypes.c_size_t({PAGE_BYTES}))"
-        )
 
     def start(self, program: Path) -> None:
         """Add the call. Raises CannotRunInside if that is not possible."""
@@ -86,8 +82,13 @@ class PendingCall:
             self._caller.unmap_page(self._address)
             raise CannotRunInside("the process has too many pending calls")
 
+    def remove(self) -> None:
+        """Unmap the page, after the program has run."""
+        with host_log.suppress(CannotRunInside):  # the process may have ended since
+            self._caller.unmap_page(self._address)
+
     def cancel(self) -> None:
-        """Let the call do nothing, if it has not run yet."""
+        """Let the call do nothing, if it has not run yet. The page stays: the call may come."""
         with host_log.suppress(OSError):
             stopped_thread.write_memory(self._pid, self._address, NOTHING)
 
@@ -140,7 +141,8 @@ class _StoppedCaller:
                 raise CannotRunInside(str(problem)) from problem
 
 
-def _choose_caller(pid: int) -> Caller:
+def choose_caller(pid: int) -> Caller:
+    """Return the way for this processor. Raises CannotRunInside if there is none."""
     if not stopped_thread.is_supported():
         return gdb_calls.GdbCaller(pid)
     try:

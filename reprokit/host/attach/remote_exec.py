@@ -27,8 +27,6 @@ _CALL_IT = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 class RemoteExec:
     """Programs for one process. The kernel must permit to write its memory, as for a debugger."""
 
-    clean_up = "pass"
-
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
@@ -38,6 +36,9 @@ class RemoteExec:
         if error:
             why = cuts.cut_head(error.splitlines()[-1], 300)
             raise CannotRunInside(f"sys.remote_exec failed: {why}")
+
+    def remove(self) -> None:
+        """Do nothing: the process keeps only the name of the last program."""
 
     def cancel(self) -> None:
         """Let the process run nothing, if it has not run the program yet."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -41,7 +40,6 @@ try:
             if name.partition(".")[0] == "_reprokit":
                 del sys.modules[name]
         sys.path_importer_cache.pop(folder, None)
-    {clean_up}
 except BaseException as problem:
     said = repr(problem)
 try:
@@ -78,17 +76,14 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
         raise CannotRunInside(why)
     with launch.copied_agent(run_path, frozenset()) as agent:
         program, done = agent / "inside.py", agent / "inside.done"
-        injection = _inject(
-            pid,
-            program,
-            lambda clean_up: _PROGRAM.format(
-                folder=str(agent), run=str(run_path), done=str(done), clean_up=clean_up
-            ),
-        )
+        program.write_text(_PROGRAM.format(folder=str(agent), run=str(run_path), done=str(done)))
+        injection = _inject(pid, program)
         said = _wait_for(done, deadline_s)
         if said is None:
             injection.cancel()  # the program may still run
             said = _wait_for(done, POLL_S)
+        if said is not None:
+            injection.remove()
         deletion.delete_path(done, inside=run_path)
     if said is None:
         raise CannotRunInside(
@@ -100,11 +95,10 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
     return int(said)
 
 
-def _inject(pid: int, program: Path, make_text: Callable[[str], str]) -> Injection:
+def _inject(pid: int, program: Path) -> Injection:
     """Ask a process for the program, in the first way that works."""
     if remote_exec.is_supported(pid):
         remote = remote_exec.RemoteExec(pid)
-        program.write_text(make_text(remote.clean_up))
         try:
             remote.start(program)
             return remote
@@ -113,7 +107,6 @@ def _inject(pid: int, program: Path, make_text: Callable[[str], str]) -> Injecti
                 raise
             host_log.log_ignored(problem)
     call = pending_call.PendingCall(pid)
-    program.write_text(make_text(call.clean_up))
     call.start(program)
     return call
 
