@@ -127,6 +127,10 @@ def _waits(verdict: Verdict) -> list[Row]:
             ("waits", f"{cause}: threads wait for each other's locks"),
             *(("", r) for r in rows),
         ]
+    if cause == "deadlock":
+        rows = [cut_at_word(side, TEXT_COLUMNS) for side in sides[1 : MAX_SIDES + 1]]
+        first = cut_at_word(f"{cause}: {sides[0]}", TEXT_COLUMNS)
+        return [("waits", first), *(("", row) for row in rows)]
     first, *more = textwrap.wrap(f"{cause}: {known}" if known else cause, TEXT_COLUMNS)
     steps = [step for step in verdict.path if step not in known]
     rest = " ".join(more) or next(iter(steps), "")

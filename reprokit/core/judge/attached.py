@@ -6,7 +6,7 @@ whole of ``--stall`` is called a hang.
 
 from __future__ import annotations
 
-from reprokit.core.judge.hangs import hang_causes, lock_cycles, ranks, waiting
+from reprokit.core.judge.hangs import hang_causes, lock_cycles, ranks, wait_graph, waiting
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.location import as_sentence
@@ -83,8 +83,11 @@ def judge_attached(seen: Observation) -> Verdict | None:
         still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
     still += f", {doing}"
     because = f"{cause.name}: {cause.detail}"
-    is_cycle = bool(lock_cycles.find_cycle(seen))
-    if not is_cycle and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES and not _has_native_frames(seen):
+    if (
+        not _is_final(seen)
+        and cause.name in UNSURE_WITHOUT_NATIVE_FRAMES
+        and not _has_native_frames(seen)
+    ):
         because += "; the cause may be native code instead: attach with --native to see it"
     limit_s = seconds_of_hang(seen, seen.quiet_limit_s)
     if (seen.quiet_s or 0.0) < limit_s:
@@ -96,9 +99,14 @@ def judge_attached(seen: Observation) -> Verdict | None:
 
 def seconds_of_hang(seen: Observation, stall_s: float) -> float:
     """Return the seconds without progress that are a hang: ``stall_s``, or less for threads that
-    wait for each other's locks.
+    wait for each other.
     """
-    return min(stall_s, CYCLE_S) if lock_cycles.find_cycle(seen) else stall_s
+    return min(stall_s, CYCLE_S) if _is_final(seen) else stall_s
+
+
+def _is_final(seen: Observation) -> bool:
+    """Return whether threads wait that no time lets go on."""
+    return bool(lock_cycles.find_cycle(seen) or wait_graph.find_stuck(seen))
 
 
 def _cause_of_requests(seen: Observation, waits: tuple[str, ...]) -> Cause | None:

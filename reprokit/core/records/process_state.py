@@ -36,6 +36,8 @@ class ThreadState:
     want: float | None = None
     """Share of one CPU that it used or waited for; 0.0 to 1.0."""
     syscall: str = ""
+    has_limit: bool = False
+    """Whether the system call returns after a time by itself."""
     wchan: str = ""
     waits_for: str = ""
     """The object of the system call's descriptor: a path, a pipe and the process at its other end,

@@ -118,6 +118,29 @@ def current_system_call(pid: int, tid: int) -> tuple[str, list[int]]:
     return name, args
 
 
+_LIMITS = {
+    "futex": 3,
+    "poll": 2,
+    "ppoll": 2,
+    "select": 4,
+    "pselect6": 4,
+    "epoll_wait": 3,
+    "epoll_pwait": 3,
+}
+"""The argument with the time after which a system call returns."""
+_IN_MILLISECONDS = frozenset({"poll", "epoll_wait", "epoll_pwait"})
+
+
+def has_limit(name: str, args: list[int]) -> bool:
+    """Return whether a system call returns after a time by itself."""
+    at = _LIMITS.get(name, len(args))
+    if at >= len(args):
+        return False
+    if name in _IN_MILLISECONDS:
+        return args[at] & 1 << 31 == 0  # a negative number is no limit
+    return args[at] != 0
+
+
 class DescriptorLinks:
     """Describes descriptors of many threads. The descriptors of all processes are read only once,
     within a time limit.
@@ -172,7 +195,7 @@ class DescriptorLinks:
             users = f"also open in process {names}" if names else "open in no other process"
             return f"descriptor {fd}, a pipe; {users}"
         if link.startswith("socket:"):
-            return f"descriptor {fd}, a socket{self._sockets(pid).get(fd, '')}"
+            return f"descriptor {fd}, {self._sockets(pid).get(fd, 'a socket')}"
         return link if link.startswith("/") else f"descriptor {fd}, {link}"
 
     def _sockets(self, pid: int) -> dict[int, str]:
@@ -182,7 +205,10 @@ class DescriptorLinks:
                 for connection in psutil.Process(pid).net_connections("all"):
                     address = connection.raddr
                     peer = ":".join(map(str, address)) if isinstance(address, tuple) else address
-                    peers[connection.fd] = f" to {peer or 'nobody'} ({connection.status})"
+                    peers[connection.fd] = f"a socket to {peer or 'nobody'} ({connection.status})"
+                    is_named = any((peer, connection.laddr))
+                    if connection.family.name == "AF_UNIX" and not is_named:
+                        peers[connection.fd] = "an unnamed socket"  # of a pair
         return self._peers[pid]
 
 

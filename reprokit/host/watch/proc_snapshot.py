@@ -114,6 +114,7 @@ class ProcSampler:
                     states=letters,
                     want=None if want is None else round(max(want, 0.0), 3),
                     syscall=name,
+                    has_limit=blocked_on.has_limit(name, args),
                     wchan="" if wchan == "0" else wchan,
                     waits_for=target,
                     waits_for_pid=child,

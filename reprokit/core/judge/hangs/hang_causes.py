@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import lock_cycles
+from reprokit.core.judge.hangs import lock_cycles, wait_graph
 from reprokit.core.judge.hangs.thread_facts import (
     TABLE,
     ThreadFacts,
@@ -40,6 +40,12 @@ CAUSES_WITH_NATIVE_FRAMES = frozenset(
     {"lock-deadlock", "native-wait", "native-loop", "native-loop-holding-gil", "gil-blocked"}
 )
 """Causes that native frames can confirm, change or make more precise."""
+
+
+_MADE_PRECISE = frozenset(
+    {"thread-wait", "child-stuck", "io-wait", "lock-deadlock", "sleep", "unknown"}
+)
+"""Causes of one thread that the graph of all threads explains better."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,14 @@ def diagnose_hang(seen: Observation) -> Cause:
     """
     if seen.main_pid is None:
         return Cause("unknown", "no process could be examined")
-    return _of_process(seen, seen.main_pid, seen.working_tid or seen.main_pid, set())
+    tid = seen.working_tid or seen.main_pid
+    cause = _of_process(seen, seen.main_pid, tid, set())
+    if cause.name not in _MADE_PRECISE or lock_cycles.find_cycle(seen):
+        return cause
+    if detail := wait_graph.describe_end(seen):
+        return Cause("deadlock", detail, cause.also)
+    blocked = "; it is the thread of an event loop, so no task goes on meanwhile"
+    return replace(cause, detail=cause.detail + blocked * wait_graph.blocks_loop(seen))
 
 
 def _of_process(seen: Observation, pid: int, tid: int, visited: set[int]) -> Cause:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from reprokit.core.judge.hangs import hang_causes, lock_cycles
+from reprokit.core.judge.hangs import hang_causes, lock_cycles, wait_graph, wait_kinds
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
@@ -27,7 +27,7 @@ _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_p
 _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
 _PEER = re.compile(
-    r"/dev/(tty|pts/|console).*|descriptor \d+, (a socket|anon_inode:\W?(inotify|\w+fd)).*"
+    r"/dev/(tty|pts/|console).*|descriptor \d+, (a socket|an unnamed socket|anon_inode:\W?(inotify|\w+fd)).*"
     r"|descriptor 0, a pipe; also open.*"
 )
 """A terminal, a socket, a descriptor for events, or a pipe as the standard input. Any other file or
@@ -71,18 +71,21 @@ def classify_stall(seen: Observation, others: Sequence[MainProcess] = ()) -> Sta
             return _stall(INSIDE, of_process)
     pids = [seen.main_pid or 0, *(process.pid for process in others)]
     waits = [_idle_threads(seen, pid) for pid in dict.fromkeys(pids)]
-    if waits[0] and all(threads is not None for threads in waits):
+    is_idle = bool(waits[0]) and all(threads is not None for threads in waits)
+    if is_idle and not wait_graph.find_stuck(seen):
         texts = [text for threads in waits for text in threads or ()]
         return replace(_stall(IDLE, seen), detail="; ".join(dict.fromkeys(texts[:4])))
     return _stall(OUTSIDE, seen)
 
 
 def waits_of_tree(seen: Observation) -> tuple[str, ...] | None:
-    """Describe what each process waits in, if all are idle or wait for each other; None otherwise.
+    """Describe what each process waits in, if all are idle; None otherwise.
 
     A launcher that waits for an idle service is idle too.
     """
     found: dict[str, None] = {}
+    if wait_graph.find_stuck(seen):
+        return None
     for process in seen.evidence.processes:
         texts = _waits_of_process(seen, process)
         if texts is None:
@@ -101,6 +104,9 @@ def choose_stuck_thread(seen: Observation) -> Observation:
     """
     if lock_cycles.find_cycle(seen):
         return choose_cycle(seen)
+    ends = wait_graph.find_stuck(seen)
+    if ends and not phases.is_compiling(seen.open_events):
+        return replace(seen, main_pid=ends[0].pid, working_tid=ends[0].tid)
     seen = _choose_stuck_process(seen)
     process = seen.evidence.process_of_pid(seen.main_pid)
     if process is None or phases.is_compiling(seen.open_events):
@@ -254,6 +260,8 @@ def _waits_in(
 
     ``calls`` are the calls of C code that wait for work, by their places.
     """
+    if wait_kinds.blocks_loop(thread.frames):
+        return ""
     if how := _system_call_wait(state, tree):
         return how
     if state.syscall not in ("futex", "") or (state.want or 0.0) > BUSY_SHARE:

@@ -304,6 +304,8 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     why = (
         "Its threads wait for each other's locks."
         if lock_cycles.find_cycle(seen)
+        else "Its threads or processes wait for each other."
+        if verdict.cause == "deadlock"
         else f"The stack that did not move ends in {place.words}, and no frame of the compiler is"
         " on it."
     )

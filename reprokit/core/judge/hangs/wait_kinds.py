@@ -1,0 +1,206 @@
+"""What a thread of Python waits for, from its stack and its system call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.recent_dumps import stack_place
+from reprokit.core.records.dumps import Frame, ThreadStack
+from reprokit.core.records.process_state import LockUse, ThreadState
+
+POOL, LOOP = "pool", "loop"
+
+
+@dataclass(frozen=True)
+class WaitKind:
+    """One kind of wait."""
+
+    name: str
+    words: str = ""
+    """What is waited for: ``a future``."""
+    is_free: bool = False
+    """The thread may go on without the program: it runs, sleeps, or waits for a peer outside."""
+    needs_peers: bool = False
+    """Only other processes end the wait; without known ones the thread may go on."""
+    rank: int = 0
+    """The kind with the largest rank explains most."""
+    below: frozenset[str] = field(default_factory=frozenset)
+    """What runs the thread's own code: a worker of a ``POOL``, or an event ``LOOP``."""
+
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether a thread of the same process ends the wait."""
+        return not self.is_free and not self.needs_peers and self.name != "loop"
+
+
+FREE = WaitKind("free", is_free=True)
+_LOCK = WaitKind("lock", "a lock", rank=5)
+_QUEUE = WaitKind("queue", "an item of a queue", rank=1)
+_FUTURE = WaitKind("future", "a future", rank=6)
+_EVENT = WaitKind("event", "an event", rank=2)
+_THREAD = WaitKind("thread", "a thread to end", rank=3)
+_PROCESS = WaitKind("process", "a process to end", needs_peers=True, rank=3)
+_PIPE = WaitKind("pipe", "data of a pipe", needs_peers=True, rank=2)
+_FULL_PIPE = WaitKind("full pipe", "room in a pipe", needs_peers=True, rank=2)
+_PROCESS_LOCK = WaitKind("process lock", "a lock between processes", rank=5)
+
+_STDLIB = tuple(
+    (re.compile(file), re.compile(function), kind)
+    for file, function, kind in (
+        (r"queue", r"get", _QUEUE),
+        (r"queue", r"put", replace(_QUEUE, name="full queue", words="room in a queue", rank=3)),
+        (r"queue", r"join", replace(_THREAD, words="the tasks of a queue to be done")),
+        (r"threading", r"join|_join|_wait_for_tstate_lock", _THREAD),
+        (r"threading", r"_shutdown", replace(_THREAD, words="the threads that still run")),
+        (r"threading", r"wait_for|Condition\.wait", replace(_EVENT, name="condition", words="a condition")),
+        (r"threading", r"Barrier\.wait", replace(_EVENT, name="barrier", words="a barrier", rank=4)),
+        (r"threading", r"\w*Semaphore\.\w+", replace(_LOCK, name="semaphore", words="a semaphore")),
+        (r"threading", r"wait", _EVENT),
+        (r"concurrent/futures/_base", r"result|exception|wait|as_completed|result_iterator", _FUTURE),
+        (r"concurrent/futures/(thread|process)", r"shutdown|_python_exit", replace(_THREAD, words="the jobs of a pool to end")),
+        (r"multiprocessing/pool", r"wait|get|next", WaitKind("pool", "the result of a pool", rank=6)),
+        (r"multiprocessing/pool", r"join", replace(_THREAD, words="the jobs of a pool to end")),
+        (r"multiprocessing/queues", r"get", replace(_PIPE, words="an item of a queue between processes")),
+        (r"multiprocessing/queues", r"_feed", replace(_FULL_PIPE, words="room in the pipe of a queue between processes")),
+        (r"multiprocessing/queues", r"_finalize_join|join_thread", replace(_THREAD, words="the feeder thread of a queue, which sends the items that nobody has read")),
+        (r"multiprocessing/connection", r"recv\w*|_recv\w*|poll|_poll|wait", _PIPE),
+        (r"multiprocessing/connection", r"send\w*|_send\w*", _FULL_PIPE),
+        (r"multiprocessing/synchronize", r"acquire|__enter__", _PROCESS_LOCK),
+        (r"multiprocessing/(process|popen_\w+)", r"join|wait|poll", _PROCESS),
+        (r"subprocess", r"wait|_wait|_try_wait|communicate|_communicate", _PROCESS),
+    )
+)  # fmt: skip
+"""Modules of the standard library, their functions, and what a thread in them waits for. A function
+with a dot is the qualified name, which Python 3.11 and newer report.
+"""
+_RUNS_LOOP = re.compile(r"<stdlib>/asyncio/(base_events|runners)\.py|uvloop/.*")
+_OF_ASYNCIO = re.compile(r"<stdlib>/(asyncio/.*|selectors\.py)|uvloop/.*|<frozen>")
+_RUNNERS = (
+    (POOL, re.compile(r"<stdlib>/concurrent/futures/thread\.py"), re.compile(r"_worker|run")),
+    (LOOP, re.compile(r"<stdlib>/asyncio/base_events\.py|uvloop/.*"), re.compile(r"run_forever|_run_once|run_until_complete")),
+)  # fmt: skip
+_BY_CALL = {
+    "wait4": _PROCESS,
+    "waitid": _PROCESS,
+    "read": _PIPE,
+    "readv": _PIPE,
+    "poll": _PIPE,
+    "ppoll": _PIPE,
+    "select": _PIPE,
+    "pselect6": _PIPE,
+    "write": _FULL_PIPE,
+    "writev": _FULL_PIPE,
+}
+"""System calls whose other end may be a process of the same program."""
+_IN_PROCESS = frozenset({"futex"})
+_EVENTS = frozenset({"epoll_wait", "epoll_pwait"})
+_OF_LOOP = re.compile(r"descriptor \d+, (an unnamed socket|anon_inode:\[eventfd\])")
+"""How an event loop is woken by threads of its own process."""
+_LOOP_AT_REST = WaitKind("loop", "a task to go on", rank=4)
+_START_OF_CHILD = ("<stdlib>/multiprocessing/process.py", "_bootstrap")
+_WORKERS = re.compile(
+    r"<stdlib>/multiprocessing/(pool|resource_tracker|forkserver|queues)\.py"
+    r"|<stdlib>/concurrent/futures/(process|thread)\.py|torch/utils/data/_utils/\w+\.py"
+)
+"""Code of Python and torch that waits for work to pass on."""
+
+
+def kind_of(
+    thread: ThreadStack, state: ThreadState, use: LockUse | None, calls: Mapping[str, str]
+) -> WaitKind:
+    """Return what a thread waits for.
+
+    ``use`` is the lock that its line acquires, and ``calls`` are the calls of C code that wait for
+    work, by their places.
+    """
+    frames = fr.normalise_frames(own_frames(thread.frames))
+    below = frozenset(
+        name
+        for name, file, function in _RUNNERS
+        if any(file.fullmatch(f.file) and function.fullmatch(_last(f.function)) for f in frames)
+    )
+    found = _of_stdlib(frames)
+    if state.syscall in _IN_PROCESS:
+        inner = thread.frames[0] if thread.frames else None
+        called = calls.get(f"{inner.file}:{inner.line}", "") if inner is not None else ""
+        if called == "get" or (found is None and only_serves(thread.frames)):
+            found = found or _QUEUE
+        if any(f.file == "<stdlib>/multiprocessing/synchronize.py" for f in frames[:2]):
+            found = _PROCESS_LOCK
+        if found is None and use is not None:
+            found = replace(_LOCK, words=f"the lock {use.waits_name}")
+        if found is None or found.needs_peers:
+            return FREE
+        if state.has_limit and found.name in ("event", "condition", "lock", "semaphore"):
+            return FREE  # a timer
+        return replace(found, below=below)
+    if state.syscall in _EVENTS and not state.has_limit and LOOP in below:
+        ends = state.waits_for.split(", descriptor ")
+        if all(_OF_LOOP.fullmatch(f"descriptor {end.removeprefix('descriptor ')}") for end in ends):
+            return replace(_LOOP_AT_REST, below=below)
+    if kind := _BY_CALL.get(state.syscall):
+        is_same = found is not None and found.needs_peers == kind.needs_peers
+        return replace(found if is_same and found else kind, below=below)
+    return FREE
+
+
+def blocks_loop(frames: Sequence[Frame]) -> bool:
+    """Return whether an event loop runs code of a task in this thread. While that code waits, no
+    other task of the loop goes on.
+    """
+    files = [fr.normalise_file(frame.file) for frame in own_frames(frames)]
+    at = next((n for n, file in enumerate(files) if _RUNS_LOOP.fullmatch(file)), 0)
+    return any(not _OF_ASYNCIO.fullmatch(file) for file in files[:at])
+
+
+def own_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """Return the frames without those that a forked process has of its parent."""
+    file, function = _START_OF_CHILD
+    for number, frame in enumerate(frames):
+        if fr.normalise_file(frame.file) == file and _last(frame.function) == function:
+            return tuple(frames[:number])
+    return tuple(frames)
+
+
+def place_of(frames: Sequence[Frame]) -> str:
+    """Return the innermost line of the user's own files; without one, the innermost line of a
+    package, and without that, the innermost line outside of Python's machinery.
+    """
+    inner = own_frames(frames)
+    normal = [fr.normalise_file(f.file) for f in inner]
+    for skipped in (("",), ("<", "torch/")):
+        for frame, file in zip(inner, normal, strict=True):
+            if file == fr.USER or (skipped[0] and not file.startswith(skipped)):
+                return stack_place([frame])
+    return stack_place(inner or frames)
+
+
+def only_serves(frames: Sequence[Frame]) -> bool:
+    """Return whether a thread waits for work to pass on, and runs no code of the program."""
+    normal = [fr.normalise_file(f.file) for f in own_frames(frames)]
+    is_own = any(file == fr.USER or not file.startswith(("<", "torch/")) for file in normal)
+    return not is_own and any(_WORKERS.fullmatch(file) for file in normal)
+
+
+def _of_stdlib(frames: Sequence[Frame]) -> WaitKind | None:
+    """Return the kind of the outermost call of the standard library that the other code makes."""
+    found = None
+    for frame in frames:
+        if not frame.file.startswith(("<stdlib>/", "<frozen>")):
+            break
+        module = frame.file.removeprefix("<stdlib>/").removesuffix(".py")
+        for file, function, kind in _STDLIB:
+            name = frame.function if "\\." in function.pattern else _last(frame.function)
+            if file.fullmatch(module) and function.fullmatch(name):
+                found = kind
+                break
+        if found is not None and module.startswith(("concurrent/futures/thread", "socketserver")):
+            break
+    return found
+
+
+def _last(name: str) -> str:
+    return name.rsplit(".", 1)[-1]
