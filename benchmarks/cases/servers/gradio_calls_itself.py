@@ -35,7 +35,12 @@ with gr.Blocks() as demo:
     box, out = gr.Textbox(), gr.Textbox()
     for function in (embed, report):
         gr.Button(function.__name__).click(
-            function, box, out, api_name=function.__name__, concurrency_limit=1, concurrency_id="gpu"
+            function,
+            box,
+            out,
+            api_name=function.__name__,
+            concurrency_limit=1,
+            concurrency_id="gpu",
         )
 
 if __name__ == "__main__":

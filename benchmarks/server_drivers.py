@@ -11,14 +11,13 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from .server_cases import FOLDER, ServerCase
+from .cases.server_cases import FOLDER, ServerCase
 
 READY_LIMIT_S = 150.0
 STEP_LIMIT_S = 120.0
@@ -149,7 +148,10 @@ class RunningServer:
 def running_server(case: ServerCase, python: str) -> Iterator[RunningServer]:
     """Start the program of a case, and its Redis; at the end, kill all that it started."""
     folder = Path(tempfile.mkdtemp(prefix="server-fault-"))
-    with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as two:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as free,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
         port, redis_port = free.getsockname()[1], two.getsockname()[1]
     redis_url = f"redis://127.0.0.1:{redis_port}/0"
     environ = {
@@ -169,13 +171,26 @@ def running_server(case: ServerCase, python: str) -> Iterator[RunningServer]:
     log = folder / "log"
     try:
         if "Redis" in case.fields:
-            command = ["redis-server", "--port", str(redis_port), "--save", "", "--dir", str(folder)]
+            command = [
+                "redis-server",
+                "--port",
+                str(redis_port),
+                "--save",
+                "",
+                "--dir",
+                str(folder),
+            ]
             processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
             time.sleep(1)
         text = case.fields["Run"].format(python=python, port=port, redis=redis_url)
         with log.open("wb") as out:
             process = subprocess.Popen(
-                text.split(), cwd=FOLDER, env=environ, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                text.split(),
+                cwd=FOLDER,
+                env=environ,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
             )
         processes.append(process)
         server = RunningServer(case, python, process, port, environ, log)
@@ -204,4 +219,9 @@ def _end_all(processes: list[subprocess.Popen[bytes]]) -> None:
 def has_module(python: str, module: str) -> bool:
     """Return whether an interpreter finds a module."""
     code = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None)"
-    return subprocess.run([python, "-c", code, module], check=False, stderr=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(
+            [python, "-c", code, module], check=False, stderr=subprocess.DEVNULL
+        ).returncode
+        == 0
+    )
