@@ -139,7 +139,7 @@ class RunningServer:
         pids = []
         for one in found:
             with contextlib.suppress(psutil.Error):
-                if one.pid not in pids and ("python" in one.exe() or "ray::" in one.name()):
+                if one.pid not in pids and Path(one.exe()).name.startswith("python"):
                     pids.append(one.pid)
         return pids
 
