@@ -206,6 +206,8 @@ def _end_all(processes: list[subprocess.Popen[bytes]]) -> None:
     """Kill processes and all below them; those of Ray leave the tree of their driver."""
     tree = []
     for process in processes:
+        if process.poll() is not None:
+            continue  # its number may be that of a different process now
         with contextlib.suppress(psutil.Error):
             root = psutil.Process(process.pid)
             tree += [*root.children(recursive=True), root]
