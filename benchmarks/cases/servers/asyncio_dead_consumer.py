@@ -6,7 +6,7 @@ that an exception has ended)
 Truth: the task store has ended with a KeyError that nobody retrieved. main waits in pages.join for
 task_done calls that never come.
 
-Words: queue|join
+Words: join
 Run: {python} asyncio_dead_consumer.py
 Attach: root
 """

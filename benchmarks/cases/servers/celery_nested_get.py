@@ -5,7 +5,7 @@ https://github.com/celery/celery/issues/3498 and https://github.com/coleifer/hue
 Truth: the only process of the pool runs report and waits in get for the result of total. total is
 reserved by the same worker and starts only after report.
 
-Words: result|redis|task
+Words: result
 Run: {python} -m celery -A celery_nested_get worker --concurrency 1 --loglevel warning
 Redis: yes
 Ask: python:celery_nested_get:report:7

@@ -5,7 +5,7 @@ https://github.com/python/cpython/issues/141617 (the deadlock of the documentati
 Truth: both threads of the pool run build_package and wait for the results of build_file. Those
 calls are in the queue of the same pool, in which no thread is free. The main thread waits for them.
 
-Words: pool|executor|future|result
+Words: pool|executor
 Run: {python} executor_nested_submit.py
 Attach: root
 """

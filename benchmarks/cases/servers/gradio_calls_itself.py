@@ -6,7 +6,7 @@ the concurrency limit)
 Truth: report has the only slot of the group gpu, and waits with gradio_client for the event embed
 of the same server. embed is in the queue of that group, and gets no slot before report returns.
 
-Words: same|itself|own|port
+Words: its own|itself|same process
 Run: {python} gradio_calls_itself.py {port}
 Ask: gradio:embed:a gradio:report:hello&
 Settle: 8

@@ -6,7 +6,7 @@ synchronously")
 Truth: the only worker handles /invoice and waits for the answer of /price on its own port. That
 request waits in the backlog of the socket until the worker is free.
 
-Words: own|itself|same process|port
+Words: its own|itself|same process
 Run: {python} -m gunicorn --workers 1 --timeout 0 --bind 127.0.0.1:{port} gunicorn_self_request:app
 Ask: /price /invoice&
 Attach: port

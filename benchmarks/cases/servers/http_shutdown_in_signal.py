@@ -5,7 +5,7 @@ https://github.com/mrexodia/ida-pro-mcp/pull/488 (774 processes that SIGTERM did
 Truth: SIGTERM runs stop in the main thread, inside serve_forever. shutdown waits until
 serve_forever returns, and serve_forever cannot go on before the signal handler returns.
 
-Words: signal|SIGTERM|same thread|itself
+Words: signal handler|SIGTERM|same thread|itself
 Run: {python} http_shutdown_in_signal.py {port}
 Ask: /health signal:TERM
 Attach: root

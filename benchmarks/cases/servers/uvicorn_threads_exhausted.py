@@ -6,7 +6,7 @@ Truth: the first request has the only connection, and its answer needs a thread 
 The threads of the pool all wait in get_db for that connection, so no thread is free: requests
 with threads wait for the connection, and the request with the connection waits for a thread.
 
-Words: connection|pool|queue
+Words: connection|pool
 Run: {python} -m uvicorn uvicorn_threads_exhausted:app --port {port}
 Ask: /health /report/1& sleep:0.5 /report/2& /report/3& /report/4& /report/5& /report/6&
 Attach: port
