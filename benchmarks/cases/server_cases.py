@@ -84,6 +84,6 @@ def load_cases() -> dict[str, ServerCase]:
             cases[path.stem] = ServerCase(path.stem, path, fields)
             continue
         for mode in fields.get("Modes", "idle busy").split():
-            name = f"{path.stem}_{mode}"
+            name = path.stem if path.stem.endswith(f"_{mode}_healthy") else f"{path.stem}_{mode}"
             cases[name] = ServerCase(name, path, fields, mode)
     return cases

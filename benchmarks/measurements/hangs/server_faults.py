@@ -59,7 +59,7 @@ CASES = load_cases()
 LIMIT_S = 600.0
 _VERDICT = re.compile(r"^([a-z-]+)(?: in [a-z -]+)?: Process .*$", re.MULTILINE)
 _CAUSE = re.compile(r"^waits +([a-z-]+):", re.MULTILINE)
-_PLACE = re.compile(r"\S+\.py\b(?::\d+)?")
+_PLACE = re.compile(r"\S*/\S+|\S+\.py\b(?::\d+)?")
 _UNSAID = re.compile(r"^(?:your line|report|next|capture|no repro) .*$", re.MULTILINE)
 """Lines without a sentence about the cause. They have names of files, which are no answer."""
 
