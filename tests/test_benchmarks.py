@@ -17,10 +17,12 @@ from benchmarks.cases import (
     first_answer_cases,
     minimization_cases,
     redaction_cases,
+    server_cases,
     sighting_cases,
     silent_cases,
 )
 from benchmarks.harness import in_turns, run_child, with_json_option
+from benchmarks.measurements.hangs.server_faults import Told, has_words, verdict_of
 from benchmarks.measurements.models.simulated_gpus import growth_exponents
 from benchmarks.measurements.nightly.collect_sightings import (
     factory_target,
@@ -273,6 +275,41 @@ def test_an_answer_is_judged_by_its_text(tmp_path: Path) -> None:
     for case in first_answer_cases.CASES.values():
         compile(case.path.read_text(), case.program, "exec")
         assert case.line_patterns()
+
+
+def test_each_server_says_what_is_true_about_it() -> None:
+    """A fault has 1 to 3 marked lines, words and an issue; a healthy program has none of them."""
+    for case in server_cases.load_cases().values():
+        text = case.path.read_text()
+        compile(text, case.name, "exec")
+        assert {"Truth", "Run", "Attach"} <= set(case.fields) and text.count("\n") <= 65, case.name
+        if case.mode:
+            assert not case.hang_lines() and not case.words, case.name
+        else:
+            assert 1 <= len(case.hang_lines()) <= 3 and case.words, case.name
+            assert "https://github.com/" in text, case.name
+
+
+def test_what_attach_says_about_a_server_is_judged_by_its_text() -> None:
+    """A line counts as each tool writes it, and a word of the cause does not as a part of a path."""
+    case = server_cases.load_cases()["gunicorn_fork_lock"]
+    (line,) = case.hang_lines()
+    answer = [
+        "hang: Process 7 made no progress for 9 s, in phase eager.",
+        f"waits      lock-deadlock: waits for a lock at gunicorn_fork_lock.py:{line} in app",
+    ]
+    assert verdict_of("\n".join(answer)) == "hang, lock-deadlock"
+    assert not has_words(case, "\n".join(answer))
+    assert has_words(case, "the lock was held at the fork")
+    for form in (
+        answer[1],
+        f"app ({case.path.name}:{line})",
+        f'"a/{case.path.name}", line {line}, in',
+    ):
+        assert Told(["first", form], 1.0).places(case) == [2]
+    assert not Told([f"{case.path.name}:{line}0"], 1.0).places(case)
+    assert verdict_of("ok: Process 7 is idle.") == "ok, idle"
+    assert verdict_of("hang in collective: Process 7 waits.\nwaits   a-b: c") == "hang, a-b"
 
 
 def test_helpers_of_measurements() -> None:
