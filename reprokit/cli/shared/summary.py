@@ -30,7 +30,7 @@ MAX_LINES = 10
 """Limit of the lines, each of at most ``headline.MAX_COLUMNS`` characters. Paths of files that
 reprokit wrote are never cut.
 """
-MAX_SIDES = 3
+MAX_HEAD, MAX_WAITS = 2, 4
 """Limit of the threads that wait for each other."""
 MAX_NOTES = 2
 """Limit of the notes about a program that finished."""
@@ -119,22 +119,16 @@ def _cut_row(row: Row) -> Row:
 def _waits(verdict: Verdict) -> list[Row]:
     """Return the cause of a hang, and who waits for whom where that is more."""
     cause = verdict.cause or "unknown"
-    known = verdict.detail or EXPLAIN.get(cause, "")
-    sides = known.split("; ")
-    if cause == "lock-deadlock" and all(" holds " in side for side in sides):
-        rows = [cut_at_word(side, TEXT_COLUMNS) for side in sides[:MAX_SIDES]]
-        return [
-            ("waits", f"{cause}: threads wait for each other's locks"),
-            *(("", r) for r in rows),
-        ]
-    if cause == "deadlock":
-        rows = [cut_at_word(side, TEXT_COLUMNS) for side in sides[1 : MAX_SIDES + 1]]
-        first = cut_at_word(f"{cause}: {sides[0]}", TEXT_COLUMNS)
-        return [("waits", first), *(("", row) for row in rows)]
-    first, *more = textwrap.wrap(f"{cause}: {known}" if known else cause, TEXT_COLUMNS)
-    steps = [step for step in verdict.path if step not in known]
-    rest = " ".join(more) or next(iter(steps), "")
-    return [("waits", first), *([("", cut_at_word(rest, TEXT_COLUMNS))] if rest else [])]
+    first, *more = (verdict.detail or EXPLAIN.get(cause, "")).split("; ")
+    if cause == "lock-deadlock" and " holds " in first:
+        first, more = "threads wait for each other's locks", [first, *more]
+    steps = [step for step in verdict.path if step not in verdict.detail]
+    more = more or steps[:1]
+    head = textwrap.wrap(f"{cause}: {first}" if first else cause, TEXT_COLUMNS)
+    if len(head) > MAX_HEAD:
+        head = [head[0], cut_at_word(" ".join(head[1:]), TEXT_COLUMNS)]
+    texts = [*head, *(cut_at_word(side, TEXT_COLUMNS) for side in more)]
+    return [("" if number else "waits", text) for number, text in enumerate(texts[:MAX_WAITS])]
 
 
 def _party(captured: CaptureResult) -> str:

@@ -6,13 +6,14 @@ whole of ``--stall`` is called a hang.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reprokit.core.judge.hangs import hang_causes, lock_cycles, ranks, wait_graph, waiting
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import location, phases
-from reprokit.core.judge.stacks.location import as_sentence
+from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import WaitingRequest
 from reprokit.core.records.stalls import INSIDE
 
 UNANSWERED = "unanswered-requests"
@@ -21,6 +22,8 @@ UNANSWERED = "unanswered-requests"
 UNSURE_WITHOUT_NATIVE_FRAMES = hang_causes.CAUSES_WITH_NATIVE_FRAMES | {"python-loop"}
 """Causes that look the same in Python's stack as a lock or a loop in native code."""
 
+WAITS_INSIDE = frozenset({"deadlock", "lock-deadlock", "thread-wait", "io-wait", "native-wait"})
+"""Causes with which clients of the program wait too."""
 MAX_WAITS = 4
 """Threads whose wait a sentence describes."""
 
@@ -73,11 +76,14 @@ def judge_attached(seen: Observation) -> Verdict | None:
         return verdict_of("ok", cause.name, why)
     is_inside = waiting.classify_stall(seen).state == INSIDE
     waits = None if is_inside else waiting.waits_of_tree(seen)
+    requests = [] if is_inside else _describe_requests(seen)
+    if waits and not requests:
+        return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(waits[:MAX_WAITS])}")
     if waits:
-        lost = _cause_of_requests(seen, waits)
-        if lost is None:
-            return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(waits[:MAX_WAITS])}")
-        cause = lost
+        rows = (*requests, *wait_graph.describe_work(seen)[:MAX_WAITS])
+        cause = Cause(UNANSWERED, "; ".join(rows))
+    elif requests and cause.name in WAITS_INSIDE:
+        cause = replace(cause, detail="; ".join((cause.detail, *requests)))
     still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s"
     if seen.quiet_before_s:
         still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
@@ -109,27 +115,23 @@ def _is_final(seen: Observation) -> bool:
     return bool(lock_cycles.find_cycle(seen) or wait_graph.find_stuck(seen))
 
 
-def _cause_of_requests(seen: Observation, waits: tuple[str, ...]) -> Cause | None:
-    """Return the cause if clients wait although the process waits for a request; None if none does.
-
-    A request that arrived during the observation may still get its answer.
+def _describe_requests(seen: Observation) -> list[str]:
+    """Return a clause for the requests without answer, and one for those that nobody has read. A
+    request that arrived during the observation may still get its answer.
     """
     least_s = min(seen.seconds, seen.quiet_limit_s)
-    waiting_ones = [r for r in seen.evidence.requests if r.seconds >= least_s]
-    if not waiting_ones:
-        return None
-    detail = f"{_describe_requests(waiting_ones)}, while every thread waits: "
-    return Cause(UNANSWERED, detail + "; ".join(waits[:MAX_WAITS]), path=waits)
-
-
-def _describe_requests(requests: list[WaitingRequest]) -> str:
-    oldest = requests[0]
-    count = len(requests)
-    verb = "has" if count == 1 else "have"
-    state = f"{verb} {'not been read' if oldest.state == 'unread' else 'no answer'}"
-    noun = "request" if count == 1 else "requests"
-    ports = ", ".join(str(port) for port in sorted({r.port for r in requests}))
-    return f"{count} {noun} to port {ports} {state}, the oldest for {oldest.seconds:.0f} s"
+    requests = [request for request in seen.evidence.requests if request.seconds >= least_s]
+    rows = []
+    for state, words in (("unanswered", "no answer"), ("unread", "not been read")):
+        found = [request for request in requests if request.state == state]
+        if found:
+            verb = "has" if len(found) == 1 else "have"
+            ports = ", ".join(map(str, sorted({request.port for request in found})))
+            rows.append(
+                f"{plural(len(found), 'request')} to port {ports} {verb} {words}, the oldest for"
+                f" {found[0].seconds:.0f} s"
+            )
+    return rows
 
 
 def _has_native_frames(seen: Observation) -> bool:

@@ -157,6 +157,8 @@ class Evidence:
     """The file that a lock in Python code waits for, read from the local variables of that code."""
     waiting_calls: dict[str, str] = field(default_factory=dict)
     """``file:line`` of a frame -> the function of C code that it calls and that waits for work."""
+    native_calls: tuple[str, ...] = ()
+    """``file:line`` of innermost frames whose source acquires no lock: a wait is in native code."""
     lock_uses: tuple[LockUse, ...] = ()
     """Of threads that do not move."""
 
@@ -182,6 +184,7 @@ def evidence_from_json(data: Any) -> Evidence:
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
         {str(k): str(v) for k, v in calls.items()} if isinstance(calls, dict) else {},
+        tuple(map(str, native)) if isinstance(native := data.get("native_calls"), list) else (),
         tuple(_lock_use(row) for row in _rows(data, "lock_uses")),
     )
 

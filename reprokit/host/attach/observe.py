@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from reprokit.core.judge import attached
-from reprokit.core.judge.hangs import waiting
+from reprokit.core.judge.hangs import wait_kinds, waiting
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
@@ -133,7 +133,9 @@ class ProcessObserver:
         family = [process.pid for process in process_tree.family_of(self._root)]
         self._evidence = dataclasses.replace(
             self._gatherer.make_evidence(self._began),
-            requests=open_requests.find_waiting_requests(family, self._ports),
+            requests=open_requests.find_waiting_requests(
+                family, self._ports, is_http=wait_kinds.serve_http(self._gatherer.dumper.dumps)
+            ),
         )
         self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)

@@ -60,11 +60,14 @@ def find_waiting_requests(
     pids: Iterable[int],
     answering_ports: Collection[int] = (),
     connections: Sequence[Connection] | None = None,
+    *,
+    is_http: bool = False,
 ) -> tuple[WaitingRequest, ...]:
     """Return the connections to ports of these processes whose data wait, the oldest first.
 
     Data that nobody has read wait on every port. Data that were read wait for an answer only on
-    ``answering_ports``, because not every protocol answers.
+    ``answering_ports``, because not every protocol answers. With ``is_http``, the first data of a
+    connection to any port wait for an answer.
     """
     owners = _owners_of_sockets(pids)
     if connections is None:
@@ -74,7 +77,9 @@ def find_waiting_requests(
     for one in connections:
         if one.is_listening or one.port not in ports or (one.inode and one.inode not in owners):
             continue
-        if one.unread_bytes or (one.port in answering_ports and not one.is_answered):
+        is_first = is_http and one.has_received and not one.has_sent
+        is_unanswered = is_first or (one.port in answering_ports and not one.is_answered)
+        if one.unread_bytes or is_unanswered:
             state = "unread" if one.unread_bytes else "unanswered"
             pid = owners.get(one.inode, 0)
             found.append(WaitingRequest(one.port, pid, round(one.received_s, 1), state))

@@ -44,7 +44,9 @@ def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
     if not place:
         # a run that reached its deadline waits somewhere, like a hang
         like = dataclasses.replace(verdict, kind="hang") if verdict.kind == "unknown" else verdict
-        own = ownership.innermost_own(ownership.stack_of(like, seen))
+        stack = ownership.stack_of(like, seen)
+        find = ownership.waiting_own if like.kind == "hang" else ownership.innermost_own
+        own = find(stack)
         place = f"{own.at} in {own.function}" if own is not None else ""
     return _PLACE.match(place)
 

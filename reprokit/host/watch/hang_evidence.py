@@ -127,7 +127,10 @@ class EvidenceGatherer:
         calls = waiting_calls.find_waiting_calls(self._last_round())
         recent = [d for d in self.dumper.dumps if d.number >= self.first_round]
         uses = self._locks.find_lock_uses(recent)
-        return dataclasses.replace(evidence, waiting_calls=calls, lock_uses=uses)
+        native = waiting_calls.find_native_calls(self._last_round())
+        return dataclasses.replace(
+            evidence, waiting_calls=calls, native_calls=native, lock_uses=uses
+        )
 
     def write_evidence(self, evidence: Evidence) -> None:
         """Write the evidence into the run directory; without the file if the disk is full."""

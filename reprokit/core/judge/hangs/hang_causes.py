@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import lock_cycles, wait_graph
+from reprokit.core.judge.hangs import cause_details, lock_cycles, wait_graph
 from reprokit.core.judge.hangs.thread_facts import (
     TABLE,
     ThreadFacts,
@@ -22,12 +22,10 @@ from reprokit.core.judge.hangs.thread_facts import (
 from reprokit.core.judge.hangs.thread_facts import facts_of_thread as facts_of
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.recent_dumps import stack_place, stacks_of, threads_of
-from reprokit.core.records.dumps import ThreadStack
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import (
     BUSY_SHARE,
-    PYTHON_MARK,
     ProcessState,
     ThreadState,
     cut_words,
@@ -82,8 +80,12 @@ def diagnose_hang(seen: Observation) -> Cause:
     cause = _of_process(seen, seen.main_pid, tid, set())
     if cause.name not in _MADE_PRECISE or lock_cycles.find_cycle(seen):
         return cause
+    if cause.name == "lock-deadlock" and (rows := wait_graph.describe_holder(seen)):
+        return replace(cause, detail="; ".join(rows))
     if detail := wait_graph.describe_end(seen):
         return Cause("deadlock", detail, cause.also)
+    if cause.name == "thread-wait" and (rows := wait_graph.describe_work(seen)):
+        cause = replace(cause, detail="; ".join(rows))
     blocked = "; it is the thread of an event loop, so no task goes on meanwhile"
     return replace(cause, detail=cause.detail + blocked * wait_graph.blocks_loop(seen))
 
@@ -124,8 +126,8 @@ def _of_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Caus
             also = ("memory-runaway",)
         cycle = lock_cycles.find_cycle(seen) if name == "lock-deadlock" else ()
         others = lock_cycles.describe_others(cycle, seen)
-        return Cause(name, _detail(seen, name, facts), also, others)
-    return Cause("unknown", _known(facts))
+        return Cause(name, cause_details.describe_cause(seen, name, facts), also, others)
+    return Cause("unknown", cause_details.describe_facts(facts))
 
 
 def _follow_child(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Cause | None:
@@ -228,6 +230,9 @@ def _follow_worker(seen: Observation, facts: ThreadFacts, visited: set[int]) -> 
     return None
 
 
+_WAITS_FOR_WORK = re.compile(r"epoll_p?wait|p?poll|p?select6?|accept4?")
+
+
 def _follow_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Cause | None:
     """Return the cause of a busy or deadlocked thread of this process, or else ``thread-wait``."""
     dumps = threads_of(seen, facts.process.pid)
@@ -246,7 +251,8 @@ def _follow_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> 
         cause = _of_thread(seen, facts_of(seen, facts.process, state), visited)
         is_busy = (state.want or 0.0) > BUSY_SHARE
         # with several idle threads, the one that is waited for is not known
-        if is_busy or (len(others) == 1 and cause.name not in ("thread-wait", "sleep", "unknown")):
+        is_only = len(others) == 1 and cause.name not in ("thread-wait", "sleep", "unknown")
+        if is_busy or (is_only and not _WAITS_FOR_WORK.fullmatch(state.syscall)):
             path = (
                 f"the working thread waits at {facts.top} for thread {other.thread}",
                 *cause.path,
@@ -266,88 +272,9 @@ def _follow_thread(seen: Observation, facts: ThreadFacts, visited: set[int]) -> 
     return Cause("thread-wait", f"waits at {facts.top}; other threads: {doing or 'none'}")
 
 
-def _detail(seen: Observation, name: str, facts: ThreadFacts) -> str:
-    thread, top = facts.thread, facts.top
-    share = f"{thread.want:.0%} of a CPU" if thread.want is not None else "a CPU"
-    if name == "python-loop" and facts.endless:
-        pace = f" {seen.endless_pace}" if seen.endless_pace else ""
-        return (
-            f"Dynamo unrolls a loop: the user line {seen.endless_line} was traced"
-            f" {seen.endless_count} times so far{pace}"
-        )
-    if name == "lock-deadlock" and (cycle := lock_cycles.find_cycle(seen)):
-        return lock_cycles.describe_cycle(cycle)
-    if name == "lock-deadlock":
-        others = _other_threads(seen, facts)
-        blocked = [
-            f"thread {t.thread} waits at {stack_place(t.frames)}"
-            for t, is_blocked in others
-            if is_blocked
-        ]
-        free = [
-            f"thread {t.thread} is at {stack_place(t.frames)}"
-            for t, is_blocked in others
-            if not is_blocked
-        ]
-        no_others = "no other Python thread exists: the owner has ended or is this thread itself"
-        return f"waits for a lock at {top}; {'; '.join([*blocked, *free][:5]) or no_others}"
-    if name == "file-lock":
-        path = seen.evidence.lock_file or thread.waits_for
-        held = next((lock for lock in seen.evidence.locks if path and lock.path == path), None)
-        held = held or (
-            seen.evidence.locks[0] if len(seen.evidence.locks) == 1 and not path else None
-        )
-        verb = "holds it" if held and held.is_holder else "has it open"
-        who = (
-            f"process {held.pid} {verb}: {cut_words(held.command, 200)}"
-            if held
-            else "no process was seen to hold it"
-        )
-        return f"waits for the lock on {path or (held.path if held else 'a file')} at {top}; {who}"
-    if name == "io-wait":
-        return f"waits in {thread.syscall} for {thread.waits_for or 'an unknown peer'} at {top}"
-    inside = [n for n in thread.native if not n.startswith("0x") and n != PYTHON_MARK]
-    gpus = "".join(
-        f"; GPU {g.index} is {'busy' if g.busy_share > 0.05 else 'idle'}"
-        for g in seen.evidence.gpus
-        if g.busy_share is not None
-    )
-    if name in ("native-wait", "gpu-wait", "collective") and thread.native:
-        return (
-            f"waits in native code ({' < '.join(inside[:4])}) under"
-            f" {top}{gpus if name == 'gpu-wait' else ''}"
-        )
-    if name == "gpu-wait":
-        return f"waits for the GPU at {top}{gpus or '; NVML did not report whether the GPU works'}"
-    if name == "native-loop" and facts.team and not facts.busy:
-        return (
-            f"native threads of process {facts.process.pid} use {facts.process.want or 0:.1f}"
-            f" CPUs; a Python thread waits for them at {top}"
-        )
-    if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
-        return f"uses {share} at {top}" + (
-            f", in native {inside[0]}" if inside and name != "python-loop" else ""
-        )
-    if name == "gil-blocked":
-        waits = f" in {thread.syscall}" if thread.syscall else ""
-        age = facts.process.gil_age_s
-        verb = f"was held for {age:.0f} s" if age is not None else "is held"
-        return f"the GIL {verb} by a call that waits{waits} at {top}"
-    if name == "uninterruptible":
-        return (
-            "in the kernel at"
-            f" {thread.wchan or 'an unknown function'}"
-            f"{f', system call {thread.syscall}' if thread.syscall else ''},"
-            f" under {top}"
-        )
-    if name == "stopped":
-        return f"process {facts.process.pid} is stopped (state T) at {top}"
-    return f"at {top}"
-
-
 def _follow_lock(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Cause | None:
     """Return the cause of the only other thread, if it runs: it may hold the lock."""
-    others = _other_threads(seen, facts)
+    others = cause_details.other_threads(seen, facts)
     states = {t.tid: t for t in facts.process.threads}
     if len(others) != 1 or (other := states.get(others[0][0].tid)) is None or other.tid in visited:
         return None
@@ -361,34 +288,6 @@ def _follow_lock(seen: Observation, facts: ThreadFacts, visited: set[int]) -> Ca
         *cause.path,
     )
     return replace(cause, path=path)
-
-
-def _other_threads(seen: Observation, facts: ThreadFacts) -> list[tuple[ThreadStack, bool]]:
-    """Return the other Python threads of the process, without service threads, and whether each
-    waits for a lock too.
-    """
-    dumps = threads_of(seen, facts.process.pid)
-    waiting = {
-        t.tid
-        for t in facts.process.threads
-        if t.syscall in ("futex", "") and (t.want or 0.0) < BUSY_SHARE
-    }
-    others = [
-        t for t in (dumps[-1] if dumps else []) if t.tid != facts.thread.tid and not is_service(t)
-    ]
-    return [(t, t.tid in waiting) for t in others]
-
-
-def _known(facts: ThreadFacts) -> str:
-    thread = facts.thread
-    parts = [f"thread states {facts.states or 'unknown'}"]
-    if thread.want is not None:
-        parts.append(f"uses {thread.want:.0%} of a CPU")
-    if thread.syscall:
-        parts.append(f"in system call {thread.syscall}")
-    if thread.wchan:
-        parts.append(f"kernel function {thread.wchan}")
-    return f"{', '.join(parts)}, at {facts.top}"
 
 
 _FOLLOW = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import hang_causes
+from reprokit.core.judge.hangs import hang_causes, wait_kinds
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
@@ -15,6 +15,8 @@ from reprokit.core.records.dumps import Frame
 from reprokit.core.records.observation import Observation
 
 MAX_FRAMES = 40
+BACKWARD = "backward"
+"""An operation that may contain collectives, whose frames are native."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,15 @@ class RankView:
             if f.file.startswith("torch/distributed/") or f.function == "wait_tensor"
         ]
         if self.cause.name != "collective":
-            return ""
+            return BACKWARD if self.is_in_backward else ""
         return inside[0].function.rsplit(".", 1)[-1] if inside else "a collective"
+
+    @property
+    def is_in_backward(self) -> bool:
+        """Whether it waits in the native code of backward, where DDP and FSDP call collectives."""
+        inner = self.frames[0] if self.frames else None
+        is_backward = inner is not None and inner.function.endswith("_engine_run_backward")
+        return is_backward and self.cause.name in ("native-wait", "lock-deadlock", "thread-wait")
 
     @property
     def caller(self) -> Frame | None:
@@ -66,17 +75,16 @@ class RankView:
     @property
     def summary(self) -> str:
         """One line about the rank."""
+        name = f"rank {self.rank} (process {self.pid})"
         if self.has_ended:
-            return f"rank {self.rank} has ended"
+            return f"{name} has ended"
         if self.operation:
-            return f"rank {self.rank} waits in {self.operation}" + (
-                f", called at {stack_place([self.caller])}" if self.caller else ""
-            )
+            called = f", called at {stack_place([self.caller])}" if self.caller else ""
+            return f"{name} waits in {self.operation}{called}"
         what = "it is" if self.cause.name == "unknown" else self.cause.name
-        return (
-            f"rank {self.rank} is not in a collective: {what} at"
-            f" {stack_place(self.raw)} (phase {self.phase or 'none'})"
-        )
+        phase = f" (phase {self.phase})" if self.phase not in (None, "eager") else ""
+        place = stack_place(self.raw) if phase else wait_kinds.place_of(self.raw)
+        return f"{name} is not in a collective: {what} at {place}{phase}"
 
 
 def rank_views(seen: Observation) -> list[RankView]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.core.judge.hangs import wait_kinds
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stack_place, stacks_of, threads_of
 from reprokit.core.records.dumps import Frame, ThreadStack
@@ -32,6 +33,9 @@ MIN_HISTORY_CPU_S = 4.0
 """The memory of a healthy program grows at its start too, so shorter growth is not evidence."""
 
 
+_COMPILER = ("torch/_dynamo/", "torch/_inductor/", "torch/_functorch/", "torch/fx/")
+
+
 @dataclass
 class ThreadFacts:
     """The facts of one thread."""
@@ -50,13 +54,19 @@ class ThreadFacts:
     growing: bool
     endless: bool
     line: str
+    in_native_call: bool
+    """Its innermost line acquires no lock of Python."""
     team: bool
     """Native threads of the process use a CPU: an OpenMP team, or the thread pool of a library."""
 
     @property
     def top(self) -> str:
-        """The position of the thread, for a sentence."""
-        return stack_place(self.raw)
+        """The position of the thread, for a sentence, and the user's line that led there if no
+        compiler is on the stack.
+        """
+        place, users = stack_place(self.raw), wait_kinds.users_place(self.raw)
+        is_compiling = any(frame.file.startswith(_COMPILER) for frame in self.frames)
+        return place if is_compiling or users in ("", place) else f"{place}, called at {users}"
 
 
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:
@@ -104,6 +114,7 @@ def facts_of_thread(seen: Observation, process: ProcessState, thread: ThreadStat
         moved=any(a != b for a, b in itertools.pairwise(stacks)),
         growing=(is_main or is_working) and is_growing(process.memory),
         endless=is_working and bool(seen.endless_line),
+        in_native_call=bool(raw) and f"{raw[0].file}:{raw[0].line}" in seen.evidence.native_calls,
         team=sum(t.want or 0.0 for t in process.threads if t.tid not in pythons) > BUSY_SHARE,
         line=next((lines[key] for f in raw if (key := f"{f.file}:{f.line}") in lines), ""),
     )
@@ -175,6 +186,7 @@ def rule_holds(when: Mapping[str, Any], facts: ThreadFacts) -> bool:
             is want
         ),
         "team": lambda want: facts.team is want,
+        "native_call": lambda want: facts.in_native_call is want,
         "line": lambda want: bool(re.search(want, facts.line)),
         "frame": lambda want: any(_is_frame(want, f) for f in facts.frames[: want["within"]]),
     }

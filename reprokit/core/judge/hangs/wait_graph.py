@@ -41,6 +41,8 @@ class Wait:
     """It is the main thread of the first process."""
     is_service: bool = False
     """It only serves other threads, such as an idle worker of a pool."""
+    is_job: bool = False
+    """It runs something that ends, such as a request; see ``wait_kinds.must_end``."""
     peers: frozenset[int] = field(default_factory=frozenset)
     """The processes that can end the wait; empty if a thread of the same process can."""
     holders: frozenset[int] = field(default_factory=frozenset)
@@ -109,7 +111,7 @@ def describe_stuck(stuck: Sequence[Wait]) -> tuple[str, ...]:
         if len(waits) > 1:
             name = _ENDS_IN_NUMBER.sub("", first)
             names = f"{plural(len(waits), 'thread')} {name}{of_process} wait"
-        rows.append(f"{names} for {words} at {place}")
+        rows.append(f"{names} for {words or 'something'} at {place}")
     more = len(rows) - MAX_ROWS
     return (*rows[:MAX_ROWS], *([f"and {plural(more, 'more wait')}"] if more > 0 else []))
 
@@ -182,6 +184,36 @@ def describe_end(seen: Observation) -> str:
     return "; ".join((why_stuck(stuck, seen).words, *describe_stuck(stuck)))
 
 
+def describe_work(seen: Observation) -> tuple[str, ...]:
+    """Return what the working thread waits for, and then the threads that run a request or a job,
+    before those that wait for work.
+    """
+    tid = seen.working_tid or seen.main_pid
+    waits = [wait for wait in waits_of(seen) if not wait.is_service]
+    first = [w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)]
+    rest = [w for w in waits if w not in first]
+    return describe_stuck(
+        [*first, *sorted(rest, key=lambda w: (not w.is_job, w.pid != seen.main_pid))]
+    )
+
+
+def describe_holder(seen: Observation) -> tuple[str, ...]:
+    """Return the wait of the working thread for a lock, and what the threads that hold it wait for;
+    empty if no holder is known.
+    """
+    waits = list(waits_of(seen))
+    tid = seen.working_tid or seen.main_pid
+    first = next((w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)), None)
+    if first is None or not first.holders:
+        return ()
+    rows = [f"thread {_short(first.thread)} waits for {first.kind.words} at {first.place}"]
+    for wait in waits:
+        if wait.pid == first.pid and wait.tid in first.holders:
+            does = "is" if wait.kind.is_free else f"waits for {wait.kind.words}"
+            rows.append(f"thread {_short(wait.thread)} holds it and {does} at {wait.place}")
+    return tuple(rows)
+
+
 def blocks_loop(seen: Observation) -> bool:
     """Return whether the working thread runs code of a task of an event loop."""
     pid = seen.main_pid or 0
@@ -211,10 +243,10 @@ def _wait_of(
     )
     kind = wait_kinds.kind_of(thread, state, use, seen.evidence.waiting_calls)
     if (state.want or 0.0) > BUSY_SHARE or process.is_stopped:
-        kind = wait_kinds.FREE
+        kind = replace(kind, name="free", is_free=True)
     peers = _peers_of(process, state, kind, tree)
     if kind.needs_peers and not peers:
-        kind = wait_kinds.FREE
+        kind = replace(kind, name="free", is_free=True)
     return Wait(
         process.pid,
         state.tid,
@@ -223,6 +255,7 @@ def _wait_of(
         wait_kinds.place_of(thread.frames),
         thread.is_main and process.ppid not in tree,
         kind.name != "full pipe" and _is_service(thread),
+        wait_kinds.must_end(thread.frames),
         peers,
         _holders_of(seen, use),
     )

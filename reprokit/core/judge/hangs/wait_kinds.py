@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.recent_dumps import stack_place
-from reprokit.core.records.dumps import Frame, ThreadStack
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.process_state import LockUse, ThreadState
 
 POOL, LOOP = "pool", "loop"
@@ -37,6 +37,15 @@ class WaitKind:
 
 
 FREE = WaitKind("free", is_free=True)
+_WORDS_OF_CALLS = (
+    (re.compile("epoll_p?wait|p?poll|p?select6?"), "the next event"),
+    (re.compile("accept4?"), "a connection"),
+    (re.compile("recv\\w*|readv?"), "data"),
+    (re.compile("send\\w*|writev?"), "room to write"),
+    (re.compile("sleep|(clock_)?nanosleep"), "a time"),
+    (re.compile("futex"), "native code"),
+)
+"""System calls, and what a thread that may go on waits for."""
 _LOCK = WaitKind("lock", "a lock", rank=5)
 _QUEUE = WaitKind("queue", "an item of a queue", rank=1)
 _FUTURE = WaitKind("future", "a future", rank=6)
@@ -64,6 +73,8 @@ _STDLIB = tuple(
         (r"multiprocessing/pool", r"wait|get|next", WaitKind("pool", "the result of a pool", rank=6)),
         (r"multiprocessing/pool", r"join", replace(_THREAD, words="the jobs of a pool to end")),
         (r"multiprocessing/queues", r"get", replace(_PIPE, words="an item of a queue between processes")),
+        (r"multiprocessing/queues", r"put", WaitKind("process lock", "room in a queue between processes", rank=4)),
+        (r"socketserver", r"shutdown", WaitKind("server", "the loop of a server to end", rank=4)),
         (r"multiprocessing/queues", r"_feed", replace(_FULL_PIPE, words="room in the pipe of a queue between processes")),
         (r"multiprocessing/queues", r"_finalize_join|join_thread", replace(_THREAD, words="the feeder thread of a queue, which sends the items that nobody has read")),
         (r"multiprocessing/connection", r"recv\w*|_recv\w*|poll|_poll|wait", _PIPE),
@@ -108,6 +119,14 @@ _WORKERS = re.compile(
 """Code of Python and torch that waits for work to pass on."""
 
 
+def _free(state: ThreadState) -> WaitKind:
+    words = next((w for call, w in _WORDS_OF_CALLS if call.fullmatch(state.syscall)), "")
+    peer = re.match(r"descriptor \d+, (a socket to [^,]+?)(?: \(|$)", state.waits_for)
+    if peer and state.syscall.startswith(("recv", "read", "send", "write", "poll", "ppoll")):
+        words = f"{'room to write' if 'write' in words else 'data'} of {peer[1]}"
+    return replace(FREE, words=words)
+
+
 def kind_of(
     thread: ThreadStack, state: ThreadState, use: LockUse | None, calls: Mapping[str, str]
 ) -> WaitKind:
@@ -133,9 +152,9 @@ def kind_of(
         if found is None and use is not None:
             found = replace(_LOCK, words=f"the lock {use.waits_name}")
         if found is None or found.needs_peers:
-            return FREE
+            return _free(state)
         if state.has_limit and found.name in ("event", "condition", "lock", "semaphore"):
-            return FREE  # a timer
+            return replace(FREE, words=found.words)  # a timer
         return replace(found, below=below)
     if state.syscall in _EVENTS and not state.has_limit and LOOP in below:
         ends = state.waits_for.split(", descriptor ")
@@ -144,7 +163,54 @@ def kind_of(
     if kind := _BY_CALL.get(state.syscall):
         is_same = found is not None and found.needs_peers == kind.needs_peers
         return replace(found if is_same and found else kind, below=below)
-    return FREE
+    return _free(state)
+
+
+_BOUNDED = re.compile(
+    r"<stdlib>/(http/server|wsgiref/\w+)\.py|(celery/app/trace|rq/job|anyio/_backends/_asyncio)\.py"
+    r"|(gunicorn/workers|werkzeug|waitress)/\w+\.py|torch/utils/data/_utils/fetch\.py"
+)
+"""Code that runs one request or one task, which ends."""
+_JOB = re.compile(
+    r"<stdlib>/(concurrent/futures|multiprocessing)/(thread|process|pool)\.py|billiard/pool\.py"
+)
+_JOB_CALL = re.compile(r"run|mapstar|starmapstar|_process_worker|_process_chunk|worker|workloop")
+_HTTP = re.compile(
+    r"<stdlib>/(http/server|wsgiref/)"
+    r"|(aiohttp/web|cheroot|daphne|gunicorn|hypercorn|sanic|tornado|uvicorn|waitress|werkzeug)"
+)
+_NO_CONSUMER = frozenset({"future", "thread", "pool", "server", "barrier"})
+"""What no thread waits for that runs for as long as the program."""
+
+
+def serve_http(dumps: Iterable[Dump]) -> bool:
+    """Return whether a thread runs code of an HTTP server, which answers each request."""
+    frames = (frame for dump in dumps for thread in dump.threads for frame in thread.frames)
+    return any(_HTTP.match(fr.normalise_file(frame.file)) for frame in frames)
+
+
+def must_end(frames: Sequence[Frame]) -> bool:
+    """Return whether a thread runs something that ends: a callback of an event loop, a request, a
+    task, or a job that waits for others. Its wait is not idle.
+    """
+    if blocks_loop(frames):
+        return True
+    normal = fr.normalise_frames(own_frames(frames))
+    is_own = False
+    for frame in normal:
+        if is_own and _BOUNDED.fullmatch(frame.file):
+            return True
+        if is_own and _JOB.fullmatch(frame.file) and _JOB_CALL.fullmatch(_last(frame.function)):
+            found = _of_stdlib(normal)
+            return found is not None and found.name in _NO_CONSUMER
+        is_own |= frame.file == fr.USER
+    return False
+
+
+def polls_in_library(frames: Sequence[Frame]) -> bool:
+    """Return whether a package, and not the user's own code, sleeps."""
+    inner = next((fr.normalise_file(f.file) for f in own_frames(frames)), fr.USER)
+    return not inner.startswith(("<", "torch/"))
 
 
 def blocks_loop(frames: Sequence[Frame]) -> bool:
@@ -165,17 +231,21 @@ def own_frames(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
+def users_place(frames: Sequence[Frame]) -> str:
+    """Return the innermost line of the user's own files; empty if there is none."""
+    own = (f for f in own_frames(frames) if fr.normalise_file(f.file) == fr.USER)
+    frame = next(own, None)
+    return stack_place([frame]) if frame is not None else ""
+
+
 def place_of(frames: Sequence[Frame]) -> str:
     """Return the innermost line of the user's own files; without one, the innermost line of a
     package, and without that, the innermost line outside of Python's machinery.
     """
     inner = own_frames(frames)
-    normal = [fr.normalise_file(f.file) for f in inner]
-    for skipped in (("",), ("<", "torch/")):
-        for frame, file in zip(inner, normal, strict=True):
-            if file == fr.USER or (skipped[0] and not file.startswith(skipped)):
-                return stack_place([frame])
-    return stack_place(inner or frames)
+    outside = (f for f in inner if not fr.normalise_file(f.file).startswith(("<", "torch/")))
+    frame = next(outside, None)
+    return users_place(frames) or stack_place([frame] if frame is not None else inner or frames)
 
 
 def only_serves(frames: Sequence[Frame]) -> bool:

@@ -28,10 +28,11 @@ _SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_si
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
 _PEER = re.compile(
     r"/dev/(tty|pts/|console).*|descriptor \d+, (a socket|an unnamed socket|anon_inode:\W?(inotify|\w+fd)).*"
-    r"|descriptor 0, a pipe; also open.*"
+    r"|descriptor 0, a pipe; also open.*|descriptor \d+, a pipe; open in no other process"
 )
-"""A terminal, a socket, a descriptor for events, or a pipe as the standard input. Any other file or
-pipe has a writer that may be stuck, so waiting for it is not idle.
+"""A terminal, a socket, a descriptor for events, a pipe as the standard input, or one by which
+threads wake each other. Any other file or pipe has a writer that may be stuck, so waiting for it is
+not idle.
 """
 _CALLS_THAT_WAIT = re.compile(r"\.(get|recv|recv_bytes|read\w*|accept|poll|select)\(")
 _WAITS = (
@@ -260,9 +261,11 @@ def _waits_in(
 
     ``calls`` are the calls of C code that wait for work, by their places.
     """
-    if wait_kinds.blocks_loop(thread.frames):
+    how = _system_call_wait(state, tree)
+    is_sleep = how in _SLEEPS and not wait_kinds.polls_in_library(thread.frames)
+    if not is_sleep and wait_kinds.must_end(thread.frames):
         return ""
-    if how := _system_call_wait(state, tree):
+    if how:
         return how
     if state.syscall not in ("futex", "") or (state.want or 0.0) > BUSY_SHARE:
         return ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reprokit.core.judge.hangs import wait_kinds
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, stacks_by_tool
 from reprokit.core.judge.stacks.messages import normalise_message
@@ -153,6 +154,17 @@ def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
     roots = _roots(frames)
     raw = next((f for f in frames if is_own(f.file, roots)), None)
     return CodePlace(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
+
+
+def waiting_own(frames: Sequence[Frame]) -> CodePlace | None:
+    """Return the innermost line of the user's own files on the stack of a thread that waits, or
+    else of a package. A package waits because the program calls it.
+    """
+    inner = wait_kinds.own_frames(frames)
+    users = next((f for f in inner if fr.normalise_file(f.file) == fr.USER), None)
+    if users is not None and is_own(users.file):
+        return CodePlace(f"{users.file}:{users.line}", users.function)
+    return innermost_own(inner or frames)
 
 
 def traced_own(seen: Observation) -> CodePlace | None:

@@ -301,15 +301,17 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
         return Responsible(
             "unknown", ("No frame of the compiler is on the stack that did not move.",)
         )
+    users = ownership.waiting_own(frames) or place
+    called = f", called at {users.at}" * bool(place.package and not users.package)
     why = (
         "Its threads wait for each other's locks."
         if lock_cycles.find_cycle(seen)
         else "Its threads or processes wait for each other."
         if verdict.cause == "deadlock"
-        else f"The stack that did not move ends in {place.words}, and no frame of the compiler is"
-        " on it."
+        else f"The stack that did not move ends in {place.words}{called}, and no frame of the"
+        " compiler is on it."
     )
-    return Responsible("user", (why,), place.at)
+    return Responsible("user", (why,), users.at)
 
 
 def _rest(verdict: Verdict, seen: Observation) -> Responsible:
