@@ -46,6 +46,11 @@ class ServerCase:
         return self.fields.get("Busy", "").split() if self.mode == "busy" else []
 
     @property
+    def options(self) -> list[str]:
+        """More options of ``reprokit attach``, which its first answer names."""
+        return self.fields.get("Options", "").split()
+
+    @property
     def settle_s(self) -> float:
         """Seconds after the last step until the program hangs."""
         return float(self.fields.get("Settle", "5"))

@@ -21,6 +21,7 @@ PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
 """With Yama's ``ptrace_scope`` 1, only a parent may attach, unless the process permits others."""
 _is_prepared = False
 _stacks: MemoryFile | None = None
+_program: MemoryFile | None = None
 
 
 def prepare_process() -> None:
@@ -76,6 +77,7 @@ def _permit_reading() -> None:
     from ..core.shared.contract.journal_format import MEMORY_STACKS, STACKS_SIGNAL
     from .record import memory_journal
 
+    _take_programs()
     ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
     if _stacks is not None:
         _stacks.close()
@@ -83,6 +85,36 @@ def _permit_reading() -> None:
         return  # by the program, perhaps in C code
     _stacks = memory_journal.MemoryFile(MEMORY_STACKS)
     faulthandler.register(STACKS_SIGNAL, file=_stacks.fd, all_threads=True, chain=False)
+
+
+def _take_programs() -> None:
+    """Run the program in a memory file on a signal, in the main thread."""
+    global _program
+    import signal
+
+    from ..core.shared.contract.journal_format import MEMORY_PROGRAM, PROGRAM_BYTES, PROGRAM_SIGNAL
+    from .record import memory_journal
+
+    if _program is not None:
+        _program.close()
+    elif _is_handled(PROGRAM_SIGNAL):
+        return
+    else:
+        try:
+            signal.signal(PROGRAM_SIGNAL, _run_program)
+        except ValueError:
+            return  # only the main thread may set it
+    _program = memory_journal.MemoryFile(MEMORY_PROGRAM, PROGRAM_BYTES)
+
+
+def _run_program(number: int, frame: object) -> None:
+    try:
+        path = _program.read_text() if _program is not None else ""
+        if path:
+            with open(path) as file:
+                exec(file.read(), {})  # noqa: S102  # that of reprokit attach
+    except BaseException:  # the program of the user must not see it
+        return
 
 
 def _permit_reading_after_fork() -> None:

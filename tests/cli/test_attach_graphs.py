@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from reprokit.host.attach import pending_call, run_inside, stopped_thread
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach.inside import pending_call, run_inside, stopped_thread
+from reprokit.host.attach.inside.injection import CannotRunInside
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit
 
@@ -122,7 +122,7 @@ def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: P
     with program("-c", COMPILING, where, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         before = state_inside(tmp_path), state_of(process.pid), single_pages(process.pid)
-        assert run_inside.record_graphs_inside(process.pid, run, 30) == 1
+        assert run_inside.record_inside(process.pid, run, 30) == 1
         after = state_inside(tmp_path), state_of(process.pid), single_pages(process.pid)
         for name in before[0]:
             assert set(after[0][name]) == set(before[0][name]), name
@@ -161,7 +161,7 @@ def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     run = run_folder(tmp_path)
     with program("-c", IN_GUARDS, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
-        assert run_inside.record_graphs_inside(process.pid, run, 30) == 1
+        assert run_inside.record_inside(process.pid, run, 30) == 1
     text = (run / "graphs" / "0001" / "graph.py").read_text()
     assert ".sin()" in text and "torch.randn(3, 5)" in text
     assert "torch.set_grad_enabled(False)" in text
@@ -173,7 +173,7 @@ def test_a_blocked_main_thread_never_runs_the_code(tmp_path: Path) -> None:
     with program("-c", BLOCKED, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         with pytest.raises(CannotRunInside, match="ran no Python code for 1 s"):
-            run_inside.record_graphs_inside(process.pid, run, 1)
+            run_inside.record_inside(process.pid, run, 1)
         (tmp_path / "go").touch()
         wait_for_line(process, "went on")
         assert process.wait(30) == 0
@@ -212,7 +212,7 @@ def test_signals_do_not_break_the_process(tmp_path: Path) -> None:
     """
     with program("-c", SIGNALLED, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
-        assert run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 30) == 0
+        assert run_inside.record_inside(process.pid, run_folder(tmp_path), 30) == 0
         assert "torch" not in Path(f"/proc/{process.pid}/maps").read_text().replace(
             str(tmp_path), ""
         )
@@ -228,7 +228,7 @@ def test_a_stopped_process_is_left_alone(tmp_path: Path) -> None:
         process.send_signal(signal.SIGSTOP)
         assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
         with pytest.raises(CannotRunInside, match="is stopped"):
-            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+            run_inside.record_inside(process.pid, run_folder(tmp_path), 1)
         process.send_signal(signal.SIGCONT)
         (tmp_path / "go").touch()
         wait_for_line(process, "went on")
@@ -244,7 +244,7 @@ def test_a_process_of_a_different_user_is_refused(tmp_path: Path) -> None:
         assert wait_until(lambda: psutil.Process(process.pid).uids().effective == 12345)
         try:
             with pytest.raises(CannotRunInside, match="belongs to a different user"):
-                run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+                run_inside.record_inside(process.pid, run_folder(tmp_path), 1)
         finally:
             process.kill()
 
@@ -263,7 +263,7 @@ def test_a_process_that_does_not_stop_is_not_left_stopped(tmp_path: Path) -> Non
         wait_for_line(process, "ready")
         assert wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_DISK_SLEEP)
         with pytest.raises(CannotRunInside, match="did not stop in 2 s"):
-            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+            run_inside.record_inside(process.pid, run_folder(tmp_path), 1)
         (tmp_path / "fifo").write_text("")
         wait_for_line(process, "went on")
         assert process.wait(30) == 0
@@ -323,7 +323,7 @@ def test_a_process_that_has_ended_is_named(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
         with pytest.raises(CannotRunInside, match="has ended"):
-            run_inside.record_graphs_inside(process.pid, run_folder(tmp_path), 1)
+            run_inside.record_inside(process.pid, run_folder(tmp_path), 1)
 
 
 def test_code_runs_only_with_consent(tmp_path: Path) -> None:

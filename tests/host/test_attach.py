@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import find_process, gdb_calls, pending_call
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach import find_process
+from reprokit.host.attach.inside import gdb_calls, pending_call
+from reprokit.host.attach.inside.injection import CannotRunInside
 from tests.support.processes import wait_until
 
 FAKE_GDB = """#!/bin/sh

@@ -9,6 +9,7 @@ task_done calls that never come.
 Words: join
 Run: {python} asyncio_dead_consumer.py
 Attach: root
+Options: --tasks --yes
 """
 
 import asyncio

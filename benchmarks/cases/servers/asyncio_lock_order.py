@@ -9,6 +9,7 @@ the lock of b and waits for that of a. main waits for both.
 Words: lock, a-to-b, b-to-a
 Run: {python} asyncio_lock_order.py
 Attach: root
+Options: --tasks --yes
 """
 
 import asyncio

@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reprokit.host.attach import gdb_calls, pending_call
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach.inside import gdb_calls, pending_call
+from reprokit.host.attach.inside.injection import CannotRunInside
 
 from ...harness import quiet_environ, show_progress
 from ...measurement import Measurement, add_only_option

@@ -139,6 +139,7 @@ def examine(server: RunningServer, stall_s: float, folder: Path) -> Row:
     command = [*map(str, REPROKIT), "attach", str(server.attached_pid()), "--stall", f"{stall_s:g}"]
     if case.fields.get("Attach") == "port":
         command += ["--port", str(server.port)]
+    command += case.options
     command += ["--output-dir", str(folder / "pack")]
     told = ask_tool(command, folder / "reprokit.txt")
     said = verdict_of(told.text)

@@ -17,6 +17,7 @@ from ...core.shared.contract.journal_format import (
     MEMORY_BYTES,
     MEMORY_JOURNAL,
     NOW_BYTES,
+    PROGRAM_BYTES,
     SLOT_BYTES,
     SLOTS,
     encode_slot,
@@ -48,6 +49,12 @@ class MemoryFile:
         except OSError:
             os.close(self.fd)
             raise
+
+    def read_text(self) -> str:
+        """Return what is in it before the first zero; empty if the program has closed it."""
+        if self._read_identity() != self._identity:
+            return ""
+        return os.pread(self.fd, PROGRAM_BYTES, 0).partition(b"\0")[0].decode()
 
     def close(self) -> None:
         """Close it, unless the program has closed it and uses its number for its own file."""

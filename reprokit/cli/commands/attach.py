@@ -41,11 +41,24 @@ if TYPE_CHECKING:
     type=option_types.SECONDS,
     help="How long it has made no progress already, for example by its log.",
 )
+@shared.option(
+    "--observe",
+    type=option_types.SECONDS,
+    help="Observe for this long in any case. The default is until the verdict cannot change.",
+)
 @shared.PORTS
 @shared.option(
     "--native",
     is_flag=True,
     help="Read native frames too, which stops the process for about 0.2 s.",
+)
+@shared.option(
+    "--tasks",
+    is_flag=True,
+    help=(
+        "Record what the tasks of asyncio wait for. This runs code inside the process, so reprokit"
+        " asks first; a program that called reprokit.watch() needs no --tasks."
+    ),
 )
 @shared.option(
     "--graphs",
@@ -62,7 +75,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --graphs: time for the minimization without its proof.",
 )
-@shared.option("--yes", is_flag=True, help="With --graphs: run the code without asking.")
+@shared.option(
+    "--yes", is_flag=True, help="With --tasks and --graphs: run the code without asking."
+)
 @shared.option(
     "--then",
     type=click.Choice(["continue", "end"]),
@@ -87,8 +102,10 @@ def attach(
     job: str | None,
     stall: float,
     stalled_for: float | None,
+    observe: float | None,
     ports: tuple[int, ...],
     native: bool,
+    tasks: bool,
     graphs: bool,
     budget: float,
     yes: bool,
@@ -111,18 +128,22 @@ def attach(
       reprokit attach --slurm-job 1234567 --stall 10m --then end
     """
     from reprokit.core.shared.errors import BadInput
-    from reprokit.host.attach import find_process, run_inside
+    from reprokit.host.attach import find_process
+    from reprokit.host.attach.inside import run_inside
     from reprokit.host.pipeline import attach_pipeline
     from reprokit.host.pipeline.state import Callbacks
 
     if sum(word is not None for word in (pid, name, job)) != 1:
         raise BadInput("name one process: a PID, --match NAME or --slurm-job ID")
     chosen = find_process.find_process(pid, name, job)
-    if graphs:
-        _ask_consent(chosen, run_inside.describe_way(chosen), yes)
+    if graphs or tasks:
+        what = "tasks of asyncio" if not graphs else "graphs and tasks" if tasks else "graphs"
+        _ask_consent(chosen, what, run_inside.describe_way(chosen), yes)
     options = attach_pipeline.AttachOptions(
         stall_s=stall,
         stalled_s=stalled_for or 0.0,
+        observe_s=observe or 0.0,
+        records_tasks=tasks,
         ports=ports,
         has_native_frames=native,
         records_graphs=graphs,
@@ -144,9 +165,9 @@ def attach(
     ctx.exit(attached.captured.exit_code)
 
 
-def _ask_consent(pid: int, way: str, is_agreed: bool) -> None:
+def _ask_consent(pid: int, recorded: str, way: str, is_agreed: bool) -> None:
     """Ask for consent to run code inside a process; raises NoConsent without it."""
-    what = f"--graphs records the graphs of process {pid}: {way} that writes them"
+    what = f"to record the {recorded} of process {pid}, {way} that writes them"
     if is_agreed:
         return
     if not sys.stdin.isatty():

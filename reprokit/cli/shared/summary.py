@@ -49,6 +49,7 @@ HOW = {
     known_failures.SIMILAR: "similar to ",
     known_failures.FAMILY: "similar to ",
 }
+_PLACE_AT_END = re.compile(r"(?P<place> at \S+:\d+)(?: in [\w.<>]+)?$")
 _OWN_PLACE = re.compile(r"(torch called \S+) in your own code at .+?:\d+(?=, and it)")
 _PLACE = re.compile(r"(.+?)(:\d+(?: in \S+?)?(?:: .*)?)$", re.DOTALL)
 
@@ -65,6 +66,8 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     if verdict.kind == "ok" or is_brief:
         unseen = [row.why for row in captured.missing if row.what == "journal"]
         evidence = [captured.advice] if captured.advice else unseen or verdict.evidence
+        if verdict.cause == "idle":
+            return [*rows, *_notes_of_idle(rest), *_written(captured)]
         notes = [*filter(None, [rest]), *evidence][:MAX_NOTES]
         return [*rows, *(_cut_row(("note", note)) for note in notes), *_written(captured)]
     if verdict.kind == "hang":
@@ -90,6 +93,14 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     if command := next_command(captured):
         rows.append(("next", command))
     return rows
+
+
+def _notes_of_idle(text: str) -> list[Row]:
+    """Return what the threads or tasks of an idle program wait for."""
+    clauses = [clause for clause in text.removesuffix(".").split("; ") if clause][:MAX_WAITS]
+    return [
+        ("" if number else "note", _with_place(clause)) for number, clause in enumerate(clauses)
+    ]
 
 
 def _written(captured: CaptureResult) -> list[Row]:
@@ -127,8 +138,18 @@ def _waits(verdict: Verdict) -> list[Row]:
     head = textwrap.wrap(f"{cause}: {first}" if first else cause, TEXT_COLUMNS)
     if len(head) > MAX_HEAD:
         head = [head[0], cut_at_word(" ".join(head[1:]), TEXT_COLUMNS)]
-    texts = [*head, *(cut_at_word(side, TEXT_COLUMNS) for side in more)]
+    texts = [*head, *map(_with_place, more)]
     return [("" if number else "waits", text) for number, text in enumerate(texts[:MAX_WAITS])]
+
+
+def _with_place(text: str) -> str:
+    """Cut a clause, but not the file and the line at its end."""
+    if len(text) <= TEXT_COLUMNS or not (end := _PLACE_AT_END.search(text)):
+        return cut_at_word(text, TEXT_COLUMNS)
+    words, place = text[: end.start()], end["place"]
+    if len(words + place) <= TEXT_COLUMNS:
+        return words + place
+    return f"{cut_at_word(words, TEXT_COLUMNS - len(place) - 1)} {place.strip()}"
 
 
 def _party(captured: CaptureResult) -> str:

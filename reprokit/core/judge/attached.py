@@ -78,12 +78,15 @@ def judge_attached(seen: Observation) -> Verdict | None:
     waits = None if is_inside else waiting.waits_of_tree(seen)
     requests = [] if is_inside else _describe_requests(seen)
     if waits and not requests:
-        return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(waits[:MAX_WAITS])}")
+        rows = wait_graph.describe_work(seen) if seen.evidence.tasks else waits
+        return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(rows[:MAX_WAITS])}")
     if waits:
         rows = (*requests, *wait_graph.describe_work(seen)[:MAX_WAITS])
         cause = Cause(UNANSWERED, "; ".join(rows))
-    elif requests and cause.name in WAITS_INSIDE:
-        cause = replace(cause, detail="; ".join((cause.detail, *requests)))
+    elif cause.name in WAITS_INSIDE:
+        first, *rest = cause.detail.split("; ")
+        detail = "; ".join((first, *requests, *_own_ports(seen), *rest))
+        cause = replace(cause, detail=detail)
     still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s"
     if seen.quiet_before_s:
         still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
@@ -113,6 +116,12 @@ def seconds_of_hang(seen: Observation, stall_s: float) -> float:
 def _is_final(seen: Observation) -> bool:
     """Return whether threads wait that no time lets go on."""
     return bool(lock_cycles.find_cycle(seen) or wait_graph.find_stuck(seen))
+
+
+def _own_ports(seen: Observation) -> list[str]:
+    """Return a clause for a program that is a client of itself."""
+    ports = ", ".join(map(str, seen.evidence.own_ports))
+    return [f"the program is connected to its own port {ports}"] if ports else []
 
 
 def _describe_requests(seen: Observation) -> list[str]:

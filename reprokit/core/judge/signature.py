@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from reprokit.core.judge.hangs import wait_graph
 from reprokit.core.judge.responsible import simulation_gaps
 from reprokit.core.judge.same_failure import CACHED
 from reprokit.core.judge.stacks import frames as fr
@@ -86,6 +87,10 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]
             "",
             ["the bug is that Dynamo traces each iteration of a loop; the line is the user's"],
         )
+    if verdict.kind == "hang" and verdict.cause == "deadlock":
+        kinds = ", ".join(sorted({wait.kind.name for wait in wait_graph.find_stuck(seen)}))
+        _, where, explain = _of_stacks(seen, is_running=False)
+        return f"deadlock of {kinds}", where, [*explain, "the kinds of waits that no thread ends"]
     if verdict.kind == "hang":
         return _of_stacks(seen, verdict.phase == "kernel-run")
     if verdict.kind == "crash":

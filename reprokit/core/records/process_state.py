@@ -8,9 +8,11 @@ report the value.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from reprokit.core.records.dumps import Frame
 
 PYTHON_MARK = "<python>"
 """The last native name of a thread: the frames below are Python code."""
@@ -139,6 +141,20 @@ class LockUse:
     holds: tuple[LockName, ...] = ()
 
 
+@dataclass(frozen=True)
+class TaskState:
+    """A task of asyncio that has not ended."""
+
+    pid: int
+    tid: int
+    """The thread of its event loop."""
+    name: str
+    frames: tuple[Frame, ...] = ()
+    """Its coroutines, the innermost first."""
+    waits_for: tuple[str, ...] = ()
+    """The names of the tasks that it waits for."""
+
+
 _Record = TypeVar("_Record", ThreadState, ProcessState, HeldLock, GpuUse, WaitingRequest)
 
 
@@ -151,6 +167,8 @@ class Evidence:
     gpus: tuple[GpuUse, ...] = ()
     requests: tuple[WaitingRequest, ...] = ()
     """Of a process that was attached to; the oldest is first."""
+    own_ports: tuple[int, ...] = ()
+    """TCP ports of the program to which it is connected itself."""
     generated_lines: dict[str, str] | None = None
     """``file:line`` of generated code on a stack -> the source text of that line."""
     lock_file: str = ""
@@ -159,6 +177,8 @@ class Evidence:
     """``file:line`` of a frame -> the function of C code that it calls and that waits for work."""
     native_calls: tuple[str, ...] = ()
     """``file:line`` of innermost frames whose source acquires no lock: a wait is in native code."""
+    tasks: tuple[TaskState, ...] = ()
+    """Of a process that was attached to, if it could be asked."""
     lock_uses: tuple[LockUse, ...] = ()
     """Of threads that do not move."""
 
@@ -176,17 +196,46 @@ def evidence_from_json(data: Any) -> Evidence:
     if not isinstance(data, dict):
         return Evidence()
     lines, calls = data.get("generated_lines"), data.get("waiting_calls")
+    ports = data.get("own_ports")
     return Evidence(
         tuple(p for r in _rows(data, "processes") if (p := _process(r)) is not None),
         tuple(x for r in _rows(data, "locks") if (x := _record(HeldLock, r)) is not None),
         tuple(g for r in _rows(data, "gpus") if (g := _record(GpuUse, r)) is not None),
         tuple(w for r in _rows(data, "requests") if (w := _record(WaitingRequest, r)) is not None),
+        tuple(n for n in ports if isinstance(n, int)) if isinstance(ports, list) else (),
         {str(k): str(v) for k, v in lines.items()} if isinstance(lines, dict) else {},
         str(data.get("lock_file") or ""),
         {str(k): str(v) for k, v in calls.items()} if isinstance(calls, dict) else {},
         tuple(map(str, native)) if isinstance(native := data.get("native_calls"), list) else (),
+        read_tasks(_rows(data, "tasks")),
         tuple(_lock_use(row) for row in _rows(data, "lock_uses")),
     )
+
+
+def read_tasks(rows: Iterable[Mapping[str, Any]]) -> tuple[TaskState, ...]:
+    """Read tasks that the agent or ``to_json`` wrote; parts of a wrong type are ignored."""
+    found = []
+    for row in rows:
+        frames = row.get("frames")
+        names = row.get("waits_for")
+        pid, tid = (n if isinstance(n := row.get(name), int) else 0 for name in ("pid", "tid"))
+        found.append(
+            TaskState(
+                pid,
+                tid,
+                str(row.get("name") or ""),
+                tuple(map(_frame, frames)) if isinstance(frames, list) else (),
+                tuple(map(str, names)) if isinstance(names, list) else (),
+            )
+        )
+    return tuple(found)
+
+
+def _frame(row: Any) -> Frame:
+    if isinstance(row, dict):
+        row = (row.get("file"), row.get("line"), row.get("function"))
+    file, line, function = row if isinstance(row, (list, tuple)) and len(row) == 3 else ("", 0, "")
+    return Frame(str(file), str(function), line if isinstance(line, int) else 0)
 
 
 def _lock_use(row: Mapping[str, Any]) -> LockUse:

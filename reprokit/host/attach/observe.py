@@ -14,7 +14,7 @@ from reprokit.core.judge.hangs import wait_kinds, waiting
 from reprokit.core.judge.stacks import location, main_process, phases, recent_dumps
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Missing, Observation
-from reprokit.core.records.process_state import BUSY_SHARE, Evidence
+from reprokit.core.records.process_state import BUSY_SHARE, Evidence, TaskState
 from reprokit.core.shared.contract import run_names
 from reprokit.host.attach import open_requests
 from reprokit.host.attach.prepared import PreparedProcesses
@@ -59,6 +59,7 @@ class ProcessObserver:
         self._gatherer.dumper.memory_files = self._prepared.stack_files
         self._began, self._started = time.monotonic(), time.time()
         self._progress, self._missing = "", list[Missing]()
+        self._tasks: tuple[TaskState, ...] = ()
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
@@ -79,13 +80,15 @@ class ProcessObserver:
         return self._outcome()
 
     def observe_longer(
-        self, show: Callable[[OperationStatus], None] | None, ends_with_progress: bool
+        self,
+        show: Callable[[OperationStatus], None] | None,
+        most_s: float,
+        ends_with_progress: bool,
     ) -> RunOutcome:
-        """Observe for ``limit_s`` seconds from the start, or until the process advances.
+        """Observe for ``most_s`` seconds from the start, or until the process advances.
 
         An interrupt by the user ends the observation.
         """
-        most_s = self.limit_s
         left_s = max(most_s - self._elapsed(), 0.0)
         status = OperationStatus(
             "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
@@ -111,6 +114,24 @@ class ProcessObserver:
             self._gather()
         return self._outcome()
 
+    def add_tasks(self, tasks: tuple[TaskState, ...]) -> RunOutcome:
+        """Take the tasks of asyncio that the processes recorded."""
+        self._tasks = tasks
+        self._evidence = self._gatherer.with_tasks(self._evidence, tasks)
+        self._gatherer.write_evidence(self._evidence)
+        self._seen = self._observation()
+        return self._outcome()
+
+    @property
+    def pids_with_tasks(self) -> list[int]:
+        """The processes that run an event loop of asyncio, as far as their stacks show it."""
+        last = self._gatherer.dumper.number
+        return [
+            dump.pid
+            for dump in self._gatherer.dumper.dumps
+            if dump.number == last and wait_kinds.runs_loop(dump)
+        ]
+
     def add_native_frames(self) -> RunOutcome:
         """Read the native frames too, which stops the process for about 0.2 s."""
         self._evidence = self._gatherer.add_native_evidence(
@@ -133,10 +154,12 @@ class ProcessObserver:
         family = [process.pid for process in process_tree.family_of(self._root)]
         self._evidence = dataclasses.replace(
             self._gatherer.make_evidence(self._began),
+            own_ports=open_requests.find_own_ports(family),
             requests=open_requests.find_waiting_requests(
                 family, self._ports, is_http=wait_kinds.serve_http(self._gatherer.dumper.dumps)
             ),
         )
+        self._evidence = self._gatherer.with_tasks(self._evidence, self._tasks)
         self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)
         self._check_stacks()

@@ -25,6 +25,8 @@ DONE, ERROR = 3, 2
 INFO = 2
 """INET_DIAG_INFO, the attribute with the ``struct tcp_info`` of linux/tcp.h."""
 ESTABLISHED, LISTEN = 1, 10
+SHOW_PEER, UNIX_PEER = 4, 2
+"""UDIAG_SHOW_PEER and UNIX_DIAG_PEER (linux/unix_diag.h)."""
 MIN_GAP_S = 0.3
 """A client of HTTP/2 acknowledges an answer within a round trip, which is no new request."""
 _TIMES, _SEGMENTS = struct.Struct("=IIII"), struct.Struct("=II")
@@ -47,6 +49,7 @@ class Connection:
     """Seconds since data last arrived."""
     has_sent: bool = False
     has_received: bool = False
+    peer_port: int = 0
 
     @property
     def is_answered(self) -> bool:
@@ -86,6 +89,14 @@ def find_waiting_requests(
     return tuple(sorted(found, key=lambda request: -request.seconds))
 
 
+def find_own_ports(pids: Iterable[int]) -> tuple[int, ...]:
+    """Return the ports of these processes to which they are connected themselves."""
+    owners = _owners_of_sockets(pids)
+    connections = [one for one in list_connections() if one.inode in owners]
+    ports = {one.port for one in connections if one.is_listening}
+    return tuple(sorted({c.peer_port for c in connections if not c.is_listening} & ports))
+
+
 def list_connections() -> list[Connection]:
     """Return the established and listening TCP sockets; empty if the kernel does not tell."""
     found: list[Connection] = []
@@ -100,6 +111,30 @@ def list_connections() -> list[Connection]:
             head = struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP_REQUEST, 1, 0)
             link.send(head + body)
             found += _read_answer(link)
+    return found
+
+
+def unix_pairs() -> dict[int, int]:
+    """Return the inode of the other end of each connected Unix socket, by its inode; empty if the
+    kernel does not tell.
+    """
+    found: dict[int, int] = {}
+    with (
+        host_log.suppress(OSError, struct.error),
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link,
+    ):
+        link.settimeout(2.0)
+        body = struct.pack("=BBHIII8x", socket.AF_UNIX, 0, 0, 1 << ESTABLISHED, 0, SHOW_PEER)
+        head = struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP_REQUEST, 1, 0)
+        link.send(head + body)
+        while True:
+            for kind, data in _messages(link.recv(1 << 16)):
+                if kind in (DONE, ERROR):
+                    return found
+                (inode,) = struct.unpack_from("=I", data, 4)
+                for attribute, value in _attributes(data[16:]):
+                    if attribute == UNIX_PEER:
+                        (found[inode],) = struct.unpack_from("=I", value)
     return found
 
 
@@ -156,14 +191,9 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _connection(data: bytes) -> Connection:
     """Read a ``struct inet_diag_msg`` (linux/inet_diag.h) and its attribute INET_DIAG_INFO."""
     state = data[1]
-    (port,) = struct.unpack_from("!H", data, 4)
+    port, peer_port = struct.unpack_from("!HH", data, 4)
     unread, _, _, inode = struct.unpack_from("=IIII", data, 56)
-    info, rest = b"", data[72:]
-    while len(rest) >= 4:
-        size, kind = struct.unpack_from("=HH", rest)
-        if kind == INFO:
-            info = rest[4:size]
-        rest = rest[max(4, (size + 3) & ~3) :]
+    info = next((value for kind, value in _attributes(data[72:]) if kind == INFO), b"")
     sent, _, received, _ = _field(_TIMES, info, _TIMES_AT)
     segments_in, segments_out = _field(_SEGMENTS, info, _SEGMENTS_AT)
     return Connection(
@@ -175,7 +205,16 @@ def _connection(data: bytes) -> Connection:
         received / 1000,
         bool(segments_out),
         bool(segments_in),
+        peer_port,
     )
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the kind and the value of each attribute of a message."""
+    while len(data) >= 4:
+        size, kind = struct.unpack_from("=HH", data)
+        yield kind, data[4:size]
+        data = data[max(4, (size + 3) & ~3) :]
 
 
 def _field(layout: struct.Struct, info: bytes, offset: int) -> tuple[int, ...]:

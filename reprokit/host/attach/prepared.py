@@ -25,8 +25,11 @@ from reprokit.core.shared.contract.events import Begin, End, Progress
 from reprokit.core.shared.contract.journal_format import (
     MEMORY_BYTES,
     MEMORY_JOURNAL,
+    MEMORY_PROGRAM,
     MEMORY_STACKS,
     NOW_BYTES,
+    PROGRAM_BYTES,
+    PROGRAM_SIGNAL,
     SLOTS,
     encode_event,
 )
@@ -134,6 +137,42 @@ def writes_stacks(pid: int) -> bool:
     return MEMORY_STACKS in _memory_files(pid)
 
 
+def takes_programs(pid: int) -> bool:
+    """Return whether this process runs a program on a signal."""
+    is_prepared = MEMORY_PROGRAM in _memory_files(pid)
+    return is_prepared and blocked_on.catches_signal(pid, PROGRAM_SIGNAL)
+
+
+class ProgramRequest:
+    """Asks a process that called ``reprokit.watch()`` to run a program; see ``Injection``.
+
+    A signal wakes its main thread from a sleep, a lock or an event loop, and it runs the program
+    before its next bytecode.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def start(self, program: Path) -> None:
+        """Ask for the program. Raises OSError if that is not possible."""
+        self._write(os.fsencode(program))
+        os.kill(self._pid, PROGRAM_SIGNAL)
+
+    def remove(self) -> None:
+        """Remove the name of the program."""
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Let the process run nothing, if it has not run the program yet."""
+        with host_log.suppress(OSError, KeyError):
+            self._write(b"")
+
+    def _write(self, text: bytes) -> None:
+        path = _memory_files(self._pid)[MEMORY_PROGRAM]
+        with path.open("r+b", buffering=0) as file:
+            file.write(text.ljust(PROGRAM_BYTES, b"\0"))
+
+
 def _memory_files(pid: int) -> dict[str, Path]:
     """Return the memory files of a process by the beginnings of their names.
 
@@ -142,7 +181,7 @@ def _memory_files(pid: int) -> dict[str, Path]:
     found = {}
     own_pid = _innermost_pid(pid)
     for number, link in process_tree.descriptor_links(pid).items():
-        for name in (MEMORY_JOURNAL, MEMORY_STACKS):
+        for name in (MEMORY_JOURNAL, MEMORY_STACKS, MEMORY_PROGRAM):
             if link.startswith(f"/memfd:{name}{own_pid} "):
                 found[name] = Path(f"/proc/{pid}/fd/{number}")
     return found

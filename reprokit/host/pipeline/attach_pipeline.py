@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from reprokit.core.judge.stacks import main_process, phases
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.process_state import TaskState, read_tasks
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import access, prepared, run_inside, running_program
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach import access, prepared, running_program
+from reprokit.host.attach.inside import run_inside
+from reprokit.host.attach.inside.injection import CannotRunInside
 from reprokit.host.attach.observe import ProcessObserver
 from reprokit.host.attach.running_program import RunningProgram
 from reprokit.host.pipeline import pipeline, run_steps
@@ -34,6 +38,10 @@ from reprokit.host.system import files, host_log, interrupts, process_tree
 from reprokit.host.watch import stacks
 
 POLL_S = 0.1
+MAX_LOOPS = 8
+"""Processes whose tasks are read."""
+TASKS_TIMEOUT_S = 2.0
+"""A loop that runs a callback for longer is not at rest."""
 GRAPHS_TIMEOUT_S = 10.0
 """The main thread of a process runs a pending call within milliseconds, if it runs Python."""
 
@@ -52,6 +60,10 @@ class AttachOptions:
     """Read native frames too, which stops the process for about 0.2 s."""
     records_graphs: bool = False
     """Run code inside the process that writes the graphs which it compiles, and reduce them."""
+    records_tasks: bool = False
+    """Run code inside the process that writes its tasks of asyncio."""
+    observe_s: float = 0.0
+    """Observe for this long in any case; 0 for as long as the verdict may change."""
     budget_s: float = Request.budget_s
     """Wall-clock seconds for the reduction of a recorded graph."""
     ends_process: bool = False
@@ -172,6 +184,10 @@ def _observe(
         does.append("reading their native frames stops one for about 0.2 s")
     if may_signal:
         does.append("each that called reprokit.watch() is asked for them with a signal")
+    if any(prepared.takes_programs(p.pid) for p in process_tree.family_of(program.pid)):
+        does.append("each that called reprokit.watch() is asked for its tasks with a signal")
+    elif options.records_tasks:
+        does.append(f"for its tasks, {run_inside.describe_way(program.pid)} that writes them")
     if options.records_graphs:
         does.append(f"for its graphs, {run_inside.describe_way(program.pid)} that writes them")
     effect = "; ".join(does) or "nothing is stopped, signalled or written there"
@@ -183,6 +199,8 @@ def _observe(
         ProcessObserver(state.request, state.run_path, options.ports, may_signal=may_signal)
     ) as observer:
         outcome = observer.look()
+        state, tasks = _record_tasks(state, observer, options.records_tasks)
+        outcome = observer.add_tasks(tasks) if tasks else outcome
         first = _judge(state, outcome)
         first_answer_s = round(time.time() - psutil.Process().create_time(), 2)
         for line in _first_answer(first, outcome.seconds):
@@ -192,10 +210,12 @@ def _observe(
         # a compile that advances without end is slow only if it goes on
         is_slow = bool(first.phase in phases.COMPILE_PHASES and options.records_graphs)
         is_open = first.kind == "unknown" and first.cause != "ended"
-        if (is_open or is_slow) and outcome.quiet_s < options.stall_s:
-            until = "for" if is_slow else "until it advances, or for"
-            state.callbacks.say(f"observing it {until} {observer.limit_s:g} s (Ctrl-C ends this)")
-            outcome = observer.observe_longer(state.callbacks.show_status, not is_slow)
+        goes_on = is_slow or bool(options.observe_s)
+        limit_s = options.observe_s or observer.limit_s
+        if options.observe_s or ((is_open or is_slow) and outcome.quiet_s < options.stall_s):
+            until = "for" if goes_on else "until it advances, or for"
+            state.callbacks.say(f"observing it {until} {limit_s:g} s (Ctrl-C ends this)")
+            outcome = observer.observe_longer(state.callbacks.show_status, limit_s, not goes_on)
         if options.has_native_frames:
             outcome = observer.add_native_frames()
     with host_log.suppress(OSError):
@@ -205,11 +225,31 @@ def _observe(
     return run_steps.state_after_run(state, outcome), first_answer_s
 
 
+def _record_tasks(
+    state: State, observer: ProcessObserver, may_run: bool
+) -> tuple[State, tuple[TaskState, ...]]:
+    """Let the processes with an event loop write their tasks, if they are prepared for it or the
+    user allows it.
+    """
+    pids = [p for p in observer.pids_with_tasks if may_run or prepared.takes_programs(p)]
+    for pid in pids[:MAX_LOOPS]:
+        try:
+            run_inside.record_inside(pid, state.run_path, TASKS_TIMEOUT_S, run_inside.TASKS)
+        except CannotRunInside as problem:
+            state.callbacks.say(f"no tasks of process {pid}: {problem}")
+            state = state.with_missing("tasks", str(problem))
+    rows: list[dict[str, Any]] = []
+    for line in files.read_text(state.run_path / run_names.TASKS_FILE).splitlines():
+        with host_log.suppress(ValueError):
+            rows.append(json.loads(line))
+    return state, read_tasks(row for row in rows if isinstance(row, dict))
+
+
 def _record_graphs(state: State, pid: int) -> State:
     """Let the main process write its graphs; without graphs, go on with the stacks."""
     main = main_process.find_by_stacks(stacks.read_dumps(state.run_path), pid).pid
     try:
-        count = run_inside.record_graphs_inside(main, state.run_path, GRAPHS_TIMEOUT_S)
+        count = run_inside.record_inside(main, state.run_path, GRAPHS_TIMEOUT_S)
     except CannotRunInside as problem:
         state.callbacks.say(f"no graphs: {problem}")
         return state.with_missing("graphs", str(problem))

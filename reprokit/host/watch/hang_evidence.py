@@ -16,9 +16,9 @@ from pathlib import Path
 from reprokit.core.judge.hangs import hang_causes
 from reprokit.core.judge.stacks.frames import normalise_file
 from reprokit.core.judge.stacks.main_process import MainProcess
-from reprokit.core.records.dumps import Dump, Frame
+from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import Evidence
+from reprokit.core.records.process_state import Evidence, TaskState
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import to_json
@@ -131,6 +131,19 @@ class EvidenceGatherer:
         return dataclasses.replace(
             evidence, waiting_calls=calls, native_calls=native, lock_uses=uses
         )
+
+    def with_tasks(self, evidence: Evidence, tasks: tuple[TaskState, ...]) -> Evidence:
+        """Return the evidence with tasks, and with the locks that they hold and wait for."""
+        if not tasks:
+            return evidence
+        threads = tuple(
+            ThreadStack(task.pid, f"task {task.name}", task.frames, tid=-number)
+            for number, task in enumerate(tasks, 1)
+        )
+        pids = dict.fromkeys(task.pid for task in tasks)
+        dumps = [Dump(0, "tasks", p, tuple(t for t in threads if t.pid == p)) for p in pids]
+        uses = self._locks.find_lock_uses(dumps)
+        return dataclasses.replace(evidence, tasks=tasks, lock_uses=(*evidence.lock_uses, *uses))
 
     def write_evidence(self, evidence: Evidence) -> None:
         """Write the evidence into the run directory; without the file if the disk is full."""

@@ -21,7 +21,7 @@ from reprokit.host.system import files, host_log
 MAX_SOURCE_BYTES = 1 << 20
 MAX_FILES, MAX_LINES = 60, 400
 MAX_NAME_CHARS = 100
-_MACHINERY = ("/threading.py", "<frozen importlib._bootstrap>")
+_MACHINERY = ("/threading.py", "/asyncio/locks.py", "<frozen importlib._bootstrap>")
 """Files whose frames are inside the acquisition of a lock."""
 _SKIPPED = ("<stdlib>", "<agent>", "<frozen>", "<generated>", "torch/", "triton/")
 """Files whose locks are not those of the program."""

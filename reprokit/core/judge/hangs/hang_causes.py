@@ -78,16 +78,19 @@ def diagnose_hang(seen: Observation) -> Cause:
         return Cause("unknown", "no process could be examined")
     tid = seen.working_tid or seen.main_pid
     cause = _of_process(seen, seen.main_pid, tid, set())
-    if cause.name not in _MADE_PRECISE or lock_cycles.find_cycle(seen):
+    cycle = lock_cycles.find_cycle(seen)
+    if cycle and cycle[0].tid < 0 and cause.name in _MADE_PRECISE:
+        return Cause("lock-deadlock", lock_cycles.describe_cycle(cycle), cause.also)
+    if cause.name not in _MADE_PRECISE or cycle:
         return cause
     if cause.name == "lock-deadlock" and (rows := wait_graph.describe_holder(seen)):
         return replace(cause, detail="; ".join(rows))
     if detail := wait_graph.describe_end(seen):
         return Cause("deadlock", detail, cause.also)
-    if cause.name == "thread-wait" and (rows := wait_graph.describe_work(seen)):
-        cause = replace(cause, detail="; ".join(rows))
-    blocked = "; it is the thread of an event loop, so no task goes on meanwhile"
-    return replace(cause, detail=cause.detail + blocked * wait_graph.blocks_loop(seen))
+    if cause.name == "thread-wait" or wait_graph.runs_job(seen):
+        rows = wait_graph.describe_work(seen)
+        return replace(cause, detail="; ".join(rows) or cause.detail)
+    return cause
 
 
 def _of_process(seen: Observation, pid: int, tid: int, visited: set[int]) -> Cause:

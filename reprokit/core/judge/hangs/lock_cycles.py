@@ -30,7 +30,8 @@ def describe_cycle(cycle: Sequence[LockUse]) -> str:
     for use, before in zip(cycle, (cycle[-1], *cycle), strict=False):
         held = next((lock.name for lock in use.holds if lock.identity == before.waits), "a lock")
         name = use.thread.partition(" (")[0]
-        rows.append(f"thread {name} holds {held} and waits for {use.waits_name} at {use.place}")
+        name = name if use.tid < 0 else f"thread {name}"
+        rows.append(f"{name} holds {held} and waits for {use.waits_name} at {use.place}")
     return "; ".join(rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import hang_causes, wait_kinds
+from reprokit.core.judge.hangs import hang_causes, wait_graph, wait_kinds
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
@@ -28,6 +28,8 @@ class RankView:
     phase: str | None
     cause: Cause
     raw: tuple[Frame, ...] = ()
+    waits_for: str = ""
+    """What it waits for outside of a collective, in words."""
     has_ended: bool = False
 
     @property
@@ -82,6 +84,7 @@ class RankView:
             called = f", called at {stack_place([self.caller])}" if self.caller else ""
             return f"{name} waits in {self.operation}{called}"
         what = "it is" if self.cause.name == "unknown" else self.cause.name
+        what = f"it waits for {self.waits_for}" if self.waits_for else what
         phase = f" (phase {self.phase})" if self.phase not in (None, "eager") else ""
         place = stack_place(self.raw) if phase else wait_kinds.place_of(self.raw)
         return f"{name} is not in a collective: {what} at {place}{phase}"
@@ -104,7 +107,8 @@ def rank_views(seen: Observation) -> list[RankView]:
             continue
         stack = next(iter(stacks_of(of_rank, pid, of_rank.working_tid or pid)[-1:]), ())
         phase, cause = location.phase_at_work(of_rank)[0], hang_causes.diagnose_hang(of_rank)
-        views.append(RankView(rank, pid, phase, cause, stack))
+        waits_for = wait_graph.words_of(of_rank) if phase in (None, "eager") else ""
+        views.append(RankView(rank, pid, phase, cause, stack, waits_for))
     return views
 
 

@@ -64,9 +64,8 @@ class ThreadFacts:
         """The position of the thread, for a sentence, and the user's line that led there if no
         compiler is on the stack.
         """
-        place, users = stack_place(self.raw), wait_kinds.users_place(self.raw)
         is_compiling = any(frame.file.startswith(_COMPILER) for frame in self.frames)
-        return place if is_compiling or users in ("", place) else f"{place}, called at {users}"
+        return stack_place(self.raw) if is_compiling else wait_kinds.called_place(self.raw)
 
 
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:

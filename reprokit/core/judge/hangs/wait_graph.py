@@ -12,15 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from reprokit.core.judge.hangs import wait_kinds
+from reprokit.core.judge.hangs import task_waits, wait_kinds
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.hangs.wait_kinds import WaitKind
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of, threads_of
-from reprokit.core.records.dumps import ThreadStack
+from reprokit.core.records.dumps import Frame, ThreadStack
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import BUSY_SHARE, LockUse, ProcessState, ThreadState
 
+MAX_CALLERS = 2
+_BLOCKED_LOOP = "it is the thread of an event loop, so no task goes on meanwhile"
 MAX_ROWS = 6
 """Groups of threads that a text names."""
 _PEERS = re.compile(r"(?:\bprocess |\), )(\d+) \(")
@@ -41,6 +43,9 @@ class Wait:
     """It is the main thread of the first process."""
     is_service: bool = False
     """It only serves other threads, such as an idle worker of a pool."""
+    callers: tuple[str, ...] = ()
+    """The user's lines that led to the place, the innermost first."""
+    has_users_line: bool = False
     is_job: bool = False
     """It runs something that ends, such as a request; see ``wait_kinds.must_end``."""
     peers: frozenset[int] = field(default_factory=frozenset)
@@ -108,6 +113,8 @@ def describe_stuck(stuck: Sequence[Wait]) -> tuple[str, ...]:
         of_process = f" of process {pid}" if several else ""
         first = _short(waits[0].thread)
         names = f"thread {first}{of_process} waits"
+        if several and waits[0].tid == pid:
+            names = f"process {pid} waits"
         if len(waits) > 1:
             name = _ENDS_IN_NUMBER.sub("", first)
             names = f"{plural(len(waits), 'thread')} {name}{of_process} wait"
@@ -123,6 +130,12 @@ class Reason:
     words: str
     advice: str = ""
     """What to change in the program."""
+
+
+def describe_callers(stuck: Sequence[Wait]) -> tuple[str, ...]:
+    """Return a clause with the user's lines that led to the first wait; none if it is one line."""
+    callers = stuck[0].callers[:MAX_CALLERS] if stuck else ()
+    return (f"called at {' and at '.join(callers)}",) if callers else ()
 
 
 def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
@@ -146,7 +159,7 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
     if first.kind.name == "loop":
         return Reason(
             "no task of the event loop waits for a socket or a time, so none can go on",
-            "call reprokit.watch() in the program to see the tasks",
+            "" if seen.evidence.tasks else "attach with --tasks, which shows them",
         )
     if first.kind.name == "pool":
         return Reason(
@@ -154,6 +167,8 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
             " killed",
             "use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool then",
         )
+    if first.kind.name == "server":
+        return Reason("the thread waits for the end of a loop that it runs itself")
     if any(w.kind.name == "full pipe" for w in stuck):
         return Reason(
             "a process sends what is left in a queue before it ends, and nobody reads it",
@@ -161,6 +176,11 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
         )
     if first.kind.name == "process lock":
         return Reason("no process is left that would release the lock")
+    if first.kind.name == "full process queue":
+        return Reason(
+            "nobody gets the items of the queue: each process that could waits too",
+            "get its items while the other processes run, or give it no limit",
+        )
     others = [w for w in mates if not w.is_service]
     if others or first.peers:
         return Reason("they wait for each other")
@@ -181,19 +201,43 @@ def describe_end(seen: Observation) -> str:
     stuck = find_stuck(seen)
     if all((wait.pid, wait.tid) != (seen.main_pid, tid) for wait in stuck):
         return ""
-    return "; ".join((why_stuck(stuck, seen).words, *describe_stuck(stuck)))
+    first, *others = describe_stuck(stuck)
+    rows = (first, *describe_callers(stuck), *others)
+    if stuck[0].kind.name == "loop":
+        rows = task_waits.describe_tasks(seen) or rows
+    return "; ".join((why_stuck(stuck, seen).words, *rows))
 
 
 def describe_work(seen: Observation) -> tuple[str, ...]:
-    """Return what the working thread waits for, and then the threads that run a request or a job,
-    before those that wait for work.
+    """Return what the working thread waits for, or the tasks of its event loop, and then the
+    threads that run a request or a job, before those that wait for work.
     """
     tid = seen.working_tid or seen.main_pid
     waits = [wait for wait in waits_of(seen) if not wait.is_service]
     first = [w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)]
-    rest = [w for w in waits if w not in first]
-    return describe_stuck(
-        [*first, *sorted(rest, key=lambda w: (not w.is_job, w.pid != seen.main_pid))]
+    rest = [w for w in waits if w not in first and w.has_users_line]
+    rest.sort(key=lambda w: (not w.is_job, w.pid != seen.main_pid))
+    if is_loop_at_rest(seen) and seen.evidence.tasks:
+        return *task_waits.describe_tasks(seen), *describe_stuck(rest)
+    loop = [_BLOCKED_LOOP] if first and blocks_loop(seen) else []
+    return *describe_stuck(first), *describe_callers(first), *loop, *describe_stuck(rest)
+
+
+def words_of(seen: Observation) -> str:
+    """Return what the working thread waits for in this program, in words; empty for a thread that
+    may go on.
+    """
+    tid = seen.working_tid or seen.main_pid
+    waits = (w for w in waits_of(seen) if (w.pid, w.tid) == (seen.main_pid, tid))
+    return next((w.kind.words for w in waits if not w.kind.is_free), "")
+
+
+def is_loop_at_rest(seen: Observation) -> bool:
+    """Return whether the working thread runs an event loop that waits for the next event."""
+    tid = seen.working_tid or seen.main_pid
+    return any(
+        (w.pid, w.tid) == (seen.main_pid, tid) and wait_kinds.LOOP in w.kind.below and not w.is_job
+        for w in waits_of(seen)
     )
 
 
@@ -216,9 +260,17 @@ def describe_holder(seen: Observation) -> tuple[str, ...]:
 
 def blocks_loop(seen: Observation) -> bool:
     """Return whether the working thread runs code of a task of an event loop."""
+    return wait_kinds.blocks_loop(_working_stack(seen))
+
+
+def runs_job(seen: Observation) -> bool:
+    """Return whether the working thread runs something that ends, such as a request."""
+    return wait_kinds.must_end(_working_stack(seen))
+
+
+def _working_stack(seen: Observation) -> tuple[Frame, ...]:
     pid = seen.main_pid or 0
-    stack = next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
-    return wait_kinds.blocks_loop(stack)
+    return next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
 
 
 def _short(thread: str) -> str:
@@ -246,7 +298,7 @@ def _wait_of(
         kind = replace(kind, name="free", is_free=True)
     peers = _peers_of(process, state, kind, tree)
     if kind.needs_peers and not peers:
-        kind = replace(kind, name="free", is_free=True)
+        kind = replace(wait_kinds.free_kind(state), below=kind.below)
     return Wait(
         process.pid,
         state.tid,
@@ -255,6 +307,8 @@ def _wait_of(
         wait_kinds.place_of(thread.frames),
         thread.is_main and process.ppid not in tree,
         kind.name != "full pipe" and _is_service(thread),
+        wait_kinds.calling_places(thread.frames),
+        bool(wait_kinds.users_place(thread.frames)),
         wait_kinds.must_end(thread.frames),
         peers,
         _holders_of(seen, use),
@@ -273,10 +327,12 @@ def _peers_of(
     process: ProcessState, state: ThreadState, kind: WaitKind, tree: frozenset[int]
 ) -> frozenset[int]:
     """Return the processes that can end a wait; empty if something else can."""
-    if kind.name == "process lock":
+    if kind.name in ("process lock", "full process queue"):
         return tree
     if not kind.needs_peers:
         return frozenset()
+    if state.syscall == wait_kinds.RESTARTED:
+        return tree - {process.pid}
     if state.syscall in ("wait4", "waitid"):
         return frozenset({state.waits_for_pid}) if state.waits_for_pid else tree - {process.pid}
     named = frozenset(map(int, _PEERS.findall(state.waits_for)))

@@ -11,6 +11,10 @@ from reprokit.core.judge.stacks.recent_dumps import stack_place
 from reprokit.core.records.dumps import Dump, Frame, ThreadStack
 from reprokit.core.records.process_state import LockUse, ThreadState
 
+RESTARTED = "restart_syscall"
+"""The system call of a thread that a debugger has stopped during a wait with a limit, or a poll;
+the kernel does not report its arguments.
+"""
 POOL, LOOP = "pool", "loop"
 
 
@@ -42,7 +46,7 @@ _WORDS_OF_CALLS = (
     (re.compile("accept4?"), "a connection"),
     (re.compile("recv\\w*|readv?"), "data"),
     (re.compile("send\\w*|writev?"), "room to write"),
-    (re.compile("sleep|(clock_)?nanosleep"), "a time"),
+    (re.compile("sleep|(clock_)?nanosleep|restart_syscall"), "a time"),
     (re.compile("futex"), "native code"),
 )
 """System calls, and what a thread that may go on waits for."""
@@ -73,7 +77,7 @@ _STDLIB = tuple(
         (r"multiprocessing/pool", r"wait|get|next", WaitKind("pool", "the result of a pool", rank=6)),
         (r"multiprocessing/pool", r"join", replace(_THREAD, words="the jobs of a pool to end")),
         (r"multiprocessing/queues", r"get", replace(_PIPE, words="an item of a queue between processes")),
-        (r"multiprocessing/queues", r"put", WaitKind("process lock", "room in a queue between processes", rank=4)),
+        (r"multiprocessing/queues", r"put", WaitKind("full process queue", "room in a queue between processes", rank=5)),
         (r"socketserver", r"shutdown", WaitKind("server", "the loop of a server to end", rank=4)),
         (r"multiprocessing/queues", r"_feed", replace(_FULL_PIPE, words="room in the pipe of a queue between processes")),
         (r"multiprocessing/queues", r"_finalize_join|join_thread", replace(_THREAD, words="the feeder thread of a queue, which sends the items that nobody has read")),
@@ -112,16 +116,21 @@ _OF_LOOP = re.compile(r"descriptor \d+, (an unnamed socket|anon_inode:\[eventfd\
 """How an event loop is woken by threads of its own process."""
 _LOOP_AT_REST = WaitKind("loop", "a task to go on", rank=4)
 _START_OF_CHILD = ("<stdlib>/multiprocessing/process.py", "_bootstrap")
+_ASIDE = re.compile(r"<agent>|<stdlib>/multiprocessing/resource_sharer\.py|.*tqdm/_monitor\.py")
+"""Code whose threads end no wait of the program."""
 _WORKERS = re.compile(
-    r"<stdlib>/multiprocessing/(pool|resource_tracker|forkserver|queues)\.py"
+    r"<stdlib>/multiprocessing/(pool|resource_tracker|resource_sharer|forkserver|queues)\.py"
     r"|<stdlib>/concurrent/futures/(process|thread)\.py|torch/utils/data/_utils/\w+\.py"
 )
 """Code of Python and torch that waits for work to pass on."""
 
 
-def _free(state: ThreadState) -> WaitKind:
+def free_kind(state: ThreadState) -> WaitKind:
+    """Return the kind of a thread that may go on without the program."""
     words = next((w for call, w in _WORDS_OF_CALLS if call.fullmatch(state.syscall)), "")
-    peer = re.match(r"descriptor \d+, (a socket to [^,]+?)(?: \(|$)", state.waits_for)
+    if "(LISTEN)" in state.waits_for:
+        words = "a connection"
+    peer = re.match(r"descriptor \d+, (a socket to (?!nobody)[^,]+?)(?: \(|$)", state.waits_for)
     if peer and state.syscall.startswith(("recv", "read", "send", "write", "poll", "ppoll")):
         words = f"{'room to write' if 'write' in words else 'data'} of {peer[1]}"
     return replace(FREE, words=words)
@@ -136,6 +145,8 @@ def kind_of(
     work, by their places.
     """
     frames = fr.normalise_frames(own_frames(thread.frames))
+    if any(_ASIDE.fullmatch(frame.file) for frame in frames):
+        return _QUEUE
     below = frozenset(
         name
         for name, file, function in _RUNNERS
@@ -152,7 +163,7 @@ def kind_of(
         if found is None and use is not None:
             found = replace(_LOCK, words=f"the lock {use.waits_name}")
         if found is None or found.needs_peers:
-            return _free(state)
+            return replace(free_kind(state), below=below)
         if state.has_limit and found.name in ("event", "condition", "lock", "semaphore"):
             return replace(FREE, words=found.words)  # a timer
         return replace(found, below=below)
@@ -160,10 +171,12 @@ def kind_of(
         ends = state.waits_for.split(", descriptor ")
         if all(_OF_LOOP.fullmatch(f"descriptor {end.removeprefix('descriptor ')}") for end in ends):
             return replace(_LOOP_AT_REST, below=below)
+    if state.syscall == RESTARTED and found is not None and found.needs_peers:
+        return replace(found, below=below)
     if kind := _BY_CALL.get(state.syscall):
         is_same = found is not None and found.needs_peers == kind.needs_peers
         return replace(found if is_same and found else kind, below=below)
-    return _free(state)
+    return replace(free_kind(state), below=below)
 
 
 _BOUNDED = re.compile(
@@ -213,6 +226,15 @@ def polls_in_library(frames: Sequence[Frame]) -> bool:
     return not inner.startswith(("<", "torch/"))
 
 
+def runs_loop(dump: Dump) -> bool:
+    """Return whether a thread of a process runs an event loop."""
+    return any(
+        _RUNS_LOOP.fullmatch(fr.normalise_file(frame.file))
+        for thread in dump.threads
+        for frame in thread.frames
+    )
+
+
 def blocks_loop(frames: Sequence[Frame]) -> bool:
     """Return whether an event loop runs code of a task in this thread. While that code waits, no
     other task of the loop goes on.
@@ -236,6 +258,28 @@ def users_place(frames: Sequence[Frame]) -> str:
     own = (f for f in own_frames(frames) if fr.normalise_file(f.file) == fr.USER)
     frame = next(own, None)
     return stack_place([frame]) if frame is not None else ""
+
+
+def calling_places(frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the user's lines that led to the innermost one, the innermost first."""
+    own = [f for f in own_frames(frames) if fr.normalise_file(f.file) == fr.USER]
+    return tuple(dict.fromkeys(stack_place([frame]) for frame in own[1:]))
+
+
+def called_place(frames: Sequence[Frame]) -> str:
+    """Return the innermost line, and the user's line that led there; for code of a package, the
+    user's line and the function that it calls.
+    """
+    place, users = stack_place(frames), users_place(frames)
+    if users in ("", place):
+        return place
+    inner = own_frames(frames)
+    at = next(n for n, f in enumerate(inner) if fr.normalise_file(f.file) == fr.USER)
+    file = fr.normalise_file(inner[at - 1].file) if at else "<"
+    if file.startswith(("<", "torch/")):
+        return f"{place}, called at {users}"
+    package = file.partition("/")[0].removesuffix(".py")
+    return f"{users}, in {inner[at - 1].function} of {package}"
 
 
 def place_of(frames: Sequence[Frame]) -> str:

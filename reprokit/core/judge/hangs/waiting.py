@@ -24,7 +24,9 @@ from reprokit.core.records.stalls import IDLE, INSIDE, OUTSIDE, Stall
 
 MAX_FRAMES = 12
 _POLLS = frozenset("accept accept4 select pselect6 poll ppoll epoll_wait epoll_pwait".split())
-_SLEEPS = frozenset("sleep clock_nanosleep nanosleep pause rt_sigtimedwait rt_sigsuspend".split())
+_SLEEPS = frozenset(
+    "sleep clock_nanosleep nanosleep restart_syscall pause rt_sigtimedwait rt_sigsuspend".split()
+)
 _READS = frozenset("read readv recvfrom recvmsg recvmmsg".split())
 _PEER = re.compile(
     r"/dev/(tty|pts/|console).*|descriptor \d+, (a socket|an unnamed socket|anon_inode:\W?(inotify|\w+fd)).*"
@@ -137,7 +139,10 @@ def choose_cycle(seen: Observation) -> Observation:
     cycle = lock_cycles.find_cycle(seen)
     if not cycle or phases.is_compiling(seen.open_events):
         return seen
-    return replace(seen, main_pid=cycle[0].pid, working_tid=cycle[0].tid)
+    tid = cycle[0].tid
+    if tid < 0:  # a task, in the thread of its loop
+        tid = seen.evidence.tasks[-tid - 1].tid
+    return replace(seen, main_pid=cycle[0].pid, working_tid=tid)
 
 
 def _choose_stuck_process(seen: Observation) -> Observation:

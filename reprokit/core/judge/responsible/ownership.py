@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reprokit.core.judge.hangs import wait_kinds
+from reprokit.core.judge.hangs import task_waits, wait_graph, wait_kinds
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, stacks_by_tool
 from reprokit.core.judge.stacks.messages import normalise_message
@@ -193,6 +193,8 @@ def stack_of(verdict: Verdict, seen: Observation) -> tuple[Frame, ...]:
     """Return the frames that locate a failure, innermost first: those of the root exception or of
     the fault, or those that did not move.
     """
+    if verdict.kind == "hang" and seen.evidence.tasks and wait_graph.is_loop_at_rest(seen):
+        return task_waits.ordered_tasks(seen)[0].frames
     if verdict.kind in ("hang", "slow-compile"):
         stacks = max(stacks_by_tool(only_recent(seen), is_raw=True).values(), key=len, default=[])
         # a single stack of an advancing compile is chance

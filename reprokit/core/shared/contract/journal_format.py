@@ -25,17 +25,25 @@ STACKS_SIGNAL = int(signal.SIGRTMAX) - 5
 save a checkpoint on them.
 """
 
+PROGRAM_SIGNAL = int(signal.SIGRTMAX) - 6
+"""The signal on which a process that called ``reprokit.watch()`` runs the program that is named in
+its memory.
+"""
+
 NOW_BYTES = 1024
 """Size of the file with the one ``Now`` record of a process, which is overwritten in place."""
 
 MEMORY_JOURNAL, MEMORY_STACKS = "reprokit-journal-", "reprokit-stacks-"
+MEMORY_PROGRAM = "reprokit-program-"
 """The names of the memory files (memfd_create(2)) of a process that called ``reprokit.watch()``;
 its pid follows.
 
 The first has the ``Now`` record, and then slots that are overwritten in turn: each has its number,
 a space and one line. A slot that is being overwritten does not parse, like a line that was cut. The
-second gets the stacks of the process after ``STACKS_SIGNAL``.
+second gets the stacks of the process after ``STACKS_SIGNAL``. The third has the path of the program
+that runs on ``PROGRAM_SIGNAL``, and then a zero.
 """
+PROGRAM_BYTES = 4096
 SLOT_BYTES, SLOTS = 512, 2046
 MEMORY_BYTES = NOW_BYTES + SLOT_BYTES * SLOTS
 _DIGITS = 12

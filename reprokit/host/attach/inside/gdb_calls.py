@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from reprokit.core.shared import cuts
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach.inside.injection import CannotRunInside
 from reprokit.host.system import host_log
 
 GDB_TIMEOUT_S = 60.0

@@ -1,6 +1,7 @@
-"""Run a program of ours inside a running Python process, which records the graphs that it compiles.
+"""Run a program of ours inside a running Python process, which records its graphs or its tasks.
 
-Python 3.14 and newer have a function for this (PEP 768). An older one gets a pending call.
+A process that called ``reprokit.watch()`` is asked with a signal. Python 3.14 and newer have a
+function for this (PEP 768). Another one gets a pending call.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import psutil
 
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.attach import pending_call, remote_exec
-from reprokit.host.attach.injection import CannotRunInside, Injection
+from reprokit.host.attach import prepared
+from reprokit.host.attach.inside import pending_call, remote_exec, wake_loop
+from reprokit.host.attach.inside.injection import CannotRunInside, Injection
 from reprokit.host.run import launch
 from reprokit.host.system import deletion, files, host_log
 
 POLL_S = 0.05
+GRAPHS, TASKS = "live_graphs", "live_tasks"
+"""Modules of the agent that a process runs."""
 
 # The program must not raise: an exception would appear in the user's code. It leaves no module, no
 # path and no page behind. os.register_at_fork has no inverse, so the agent must not call it.
@@ -31,8 +35,8 @@ try:
     os.register_at_fork, sys.dont_write_bytecode = (lambda **_: None), True
     sys.path.insert(0, folder)
     try:
-        from _reprokit.agent.record import live_graphs
-        said = str(live_graphs.record_live_graphs(run))
+        from _reprokit.agent.record import {module}
+        said = str({module}.record_{module}(run))
     finally:
         sys.path.remove(folder)
         os.register_at_fork, sys.dont_write_bytecode = register, writes
@@ -57,6 +61,8 @@ def describe_way(pid: int) -> str:
     Raises:
         BadInput: nothing can run code in the process.
     """
+    if prepared.takes_programs(pid):
+        return "its main thread runs code on a signal"
     if remote_exec.is_supported(pid):
         return "its main thread runs code (sys.remote_exec)"
     if way := pending_call.describe_way():
@@ -64,9 +70,9 @@ def describe_way(pid: int) -> str:
     raise BadInput("--graphs needs gdb on this processor, and it is not installed: apt install gdb")
 
 
-def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
-    """Record the graphs that process ``pid`` compiles into the run directory, and return their
-    number.
+def record_inside(pid: int, run_path: Path, deadline_s: float, module: str = GRAPHS) -> int:
+    """Record the graphs that a process compiles, or its ``TASKS``, into the run directory, and
+    return their number.
 
     Raises:
         CannotRunInside: the process cannot be changed, or its main thread runs no Python code for
@@ -76,8 +82,12 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
         raise CannotRunInside(why)
     with launch.copied_agent(run_path, frozenset()) as agent:
         program, done = agent / "inside.py", agent / "inside.done"
-        program.write_text(_PROGRAM.format(folder=str(agent), run=str(run_path), done=str(done)))
+        program.write_text(
+            _PROGRAM.format(folder=str(agent), run=str(run_path), done=str(done), module=module)
+        )
         injection = _inject(pid, program)
+        if module == TASKS:
+            wake_loop.wake_event_loops(pid)
         said = _wait_for(done, deadline_s)
         if said is None:
             injection.cancel()  # the program may still run
@@ -91,12 +101,21 @@ def record_graphs_inside(pid: int, run_path: Path, deadline_s: float) -> int:
             " native loop, or it waits"
         )
     if not said.isdigit():
-        raise CannotRunInside(f"the graphs could not be written: {cuts.cut_head(said, 300)}")
+        raise CannotRunInside(
+            f"the {module.removeprefix('live_')} could not be written: {cuts.cut_head(said, 300)}"
+        )
     return int(said)
 
 
 def _inject(pid: int, program: Path) -> Injection:
     """Ask a process for the program, in the first way that works."""
+    if prepared.takes_programs(pid):
+        request = prepared.ProgramRequest(pid)
+        try:
+            request.start(program)
+            return request
+        except (OSError, KeyError) as problem:
+            host_log.log_ignored(problem)
     if remote_exec.is_supported(pid):
         remote = remote_exec.RemoteExec(pid)
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reprokit.core.shared import cuts
 from reprokit.host.attach import running_program
-from reprokit.host.attach.injection import CannotRunInside
+from reprokit.host.attach.inside.injection import CannotRunInside
 from reprokit.host.system import host_log
 
 TIMEOUT_S = 30.0

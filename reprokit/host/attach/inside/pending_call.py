@@ -20,9 +20,9 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from reprokit.host.attach import gdb_calls, stopped_thread
-from reprokit.host.attach.injection import CannotRunInside
-from reprokit.host.attach.stopped_thread import CannotStop, StoppedThread
+from reprokit.host.attach.inside import gdb_calls, stopped_thread
+from reprokit.host.attach.inside.injection import CannotRunInside
+from reprokit.host.attach.inside.stopped_thread import CannotStop, StoppedThread
 from reprokit.host.system import host_log
 
 PAGE_BYTES = 4096
