@@ -46,6 +46,14 @@ def seen(state: ThreadState, *stacks: ThreadStack, **process: object) -> Observa
     return Observation(main_pid=1, dumps=dumps, evidence=Evidence((own,)))
 
 
+def with_native(base: Observation) -> Observation:
+    """Return the observation with a native thread that may end any wait."""
+    own, *others = base.evidence.processes
+    native = ThreadState(99, states="SSS", want=0.0, syscall="epoll_wait")
+    own = replace(own, threads=(*own.threads, native))
+    return replace(base, evidence=replace(base.evidence, processes=(own, *others)))
+
+
 def with_children(base: Observation, *more: ProcessState) -> Observation:
     return replace(
         base, evidence=replace(base.evidence, processes=(*base.evidence.processes, *more))
@@ -81,7 +89,10 @@ CASES = {
         idle("recvfrom", waits_for="descriptor 4, a socket to 10.0.0.1:80"), gil_age_s=0.1
     ),
     "file-lock": seen(idle("flock", waits_for="/cache/x.lock")),
-    "thread-wait": seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join"))),
+    "thread-wait": with_native(
+        seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join")))
+    ),
+    "deadlock": seen(idle("futex"), thread(Frame(STD + "threading.py", "Thread.join"))),
     "sleep": seen(idle("clock_nanosleep"), gil_age_s=0.1),
     "unknown": seen(idle("brk")),
 }
@@ -153,7 +164,7 @@ FOLLOWED = {
 
 def test_idle_workers_of_a_different_wait_are_not_its_cause() -> None:
     """A thread that waits outside of Inductor's pool has no cause in the pool's idle workers."""
-    idle_workers = of_worker(WORKER, job=False)
+    idle_workers = with_native(of_worker(WORKER, job=False))
     assert diagnose_hang(idle_workers).name == "thread-wait"
 
 
@@ -288,7 +299,7 @@ def test_many_threads_that_wait_for_one_another_are_visited_once_each() -> None:
     states = tuple(ThreadState(n, states="SSS", want=0.0, syscall="futex") for n in range(1, 42))
     base = seen(states[0], *stacks, gil_age_s=0.1)
     base = replace(base, evidence=Evidence((replace(base.evidence.processes[0], threads=states),)))
-    assert diagnose_hang(base).name == "thread-wait"
+    assert diagnose_hang(with_native(base)).name == "thread-wait"
 
 
 def test_a_cycle_of_parent_processes_ends() -> None:

@@ -55,8 +55,10 @@ def test_the_rank_that_differs_is_first() -> None:
         run({0: waits("all_reduce"), 1: waits("all_reduce"), 2: SLEEPS, 3: waits("all_reduce")})
     )
     assert (verdict.kind, verdict.phase, verdict.cause) == ("hang", "collective", "collective")
-    assert verdict.path[0].startswith("rank 2 is not in a collective: sleep at data.py:44 in load")
-    assert "rank 0 waits in all_reduce, called at train.py:12 in step" in verdict.path
+    assert verdict.path[0].startswith(
+        "rank 2 (process 102) is not in a collective: sleep at data.py:44"
+    )
+    assert "rank 0 (process 100) waits in all_reduce, called at train.py:12 in step" in verdict.path
     assert (verdict.responsible, verdict.responsible_place) == ("user", "/home/bob/data.py:44")
     assert verdict.responsible_because[0].startswith("Rank 2 is in your own code at")
 
@@ -64,7 +66,7 @@ def test_the_rank_that_differs_is_first() -> None:
 def test_a_rank_that_ended_or_never_started_is_reported() -> None:
     """The ranks wait for a rank that will not arrive."""
     gone = judge_run(run({0: waits("barrier"), 1: ()}))
-    assert (gone.cause, gone.path[0]) == ("collective", "rank 1 has ended")
+    assert (gone.cause, gone.path[0]) == ("collective", "rank 1 (process 101) has ended")
     never = judge_run(run({0: waits("barrier"), 1: waits("barrier")}, world_size=4))
     assert "2 of 4 ranks are not on this machine" in never.detail
 
@@ -75,7 +77,7 @@ def test_ranks_that_wait_in_different_operations_disagree() -> None:
     assert "the ranks disagree: they wait in all_reduce and in broadcast" in verdict.detail
     assert (verdict.responsible, verdict.responsible_place) == ("user", "/home/bob/train.py:12")
     assert (
-        "calls different collectives on its ranks: rank 0 waits in"
+        "calls different collectives on its ranks: rank 0 (process 100) waits in"
         in (verdict.responsible_because[0])
     )
 

@@ -52,7 +52,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
-CACHES = "caches"
+CACHES, LIVE = "caches", "live"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
@@ -84,6 +84,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "agent/torch_hooks/cache_hooks.py",
         "core/shared/contract/cache_events.py",
     ),
+    LIVE: ("agent/record/live_graphs.py", "agent/record/live_tasks.py"),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
     ZOO: ("agent/models", "core/shared/zoo.py"),

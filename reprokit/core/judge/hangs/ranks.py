@@ -144,6 +144,19 @@ def merged_views(views: list[RankView]) -> list[list[RankView]]:
     return sorted(groups, key=lambda g: (len(g), bool(g[0].operation), int(g[0].rank)))
 
 
+def odd_rank(seen: Observation) -> RankView | None:
+    """Return the rank that alone differs from the others; None if it is not known which one does.
+
+    Of two ranks that wait in different collectives, either may be wrong.
+    """
+    groups = merged_views(rank_views(seen))
+    if len(groups) < 2 or len(groups[0]) > 1:
+        return None
+    odd, *_ = groups[0]
+    is_known = len(groups[1]) > 1 or (not odd.operation and bool(groups[1][0].operation))
+    return odd if is_known else None
+
+
 def choose_waiting_rank(seen: Observation) -> Observation:
     """Return the observation with a rank that waits for the others as its main process, unless a
     rank is stuck in the compiler, which is then the cause.

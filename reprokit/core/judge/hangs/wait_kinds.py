@@ -158,6 +158,8 @@ def kind_of(
         called = calls.get(f"{inner.file}:{inner.line}", "") if inner is not None else ""
         if called == "get" or (found is None and only_serves(thread.frames)):
             found = found or _QUEUE
+        if found is not None and found.needs_peers and only_serves(thread.frames):
+            found = _QUEUE
         if any(f.file == "<stdlib>/multiprocessing/synchronize.py" for f in frames[:2]):
             found = _PROCESS_LOCK
         if found is None and use is not None:

@@ -80,7 +80,7 @@ def record_inside(pid: int, run_path: Path, deadline_s: float, module: str = GRA
     """
     if why := _why_not(pid):
         raise CannotRunInside(why)
-    with launch.copied_agent(run_path, frozenset()) as agent:
+    with launch.copied_agent(run_path, frozenset({launch.LIVE})) as agent:
         program, done = agent / "inside.py", agent / "inside.done"
         program.write_text(
             _PROGRAM.format(folder=str(agent), run=str(run_path), done=str(done), module=module)
