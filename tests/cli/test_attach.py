@@ -169,7 +169,9 @@ def test_a_lock_that_is_held_for_long_is_no_deadlock(tmp_path: Path) -> None:
     with program("store.py", cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         done = attach(process, tmp_path, "--stall", "4s")
-    assert " holds " not in done.json["verdict"]["detail"], done.out
+    detail = done.json["verdict"]["detail"]
+    assert "thread writer holds it and is at store.py:9" in detail, done.out
+    assert detail.count(" holds ") == 1, done.out
 
 
 def test_a_working_process_advances_and_is_ended_on_request(tmp_path: Path) -> None:
@@ -521,7 +523,10 @@ def test_a_plain_process_gets_the_cause_and_the_phase(
 
 
 WAITING = {
-    "simple queue": "import queue; q = queue.SimpleQueue()\nprint('ready', flush=True)\nq.get()",
+    "simple queue": (
+        "import queue, threading; q = queue.SimpleQueue()\n"
+        "threading.Timer(900, q.put, (1,)).start()\nprint('ready', flush=True)\nq.get()"
+    ),
     "standard input": "import sys\nprint('ready', flush=True)\nsys.stdin.readline()",
     "event": "import os; e = os.eventfd(0)\nprint('ready', flush=True)\nos.read(e, 8)",
 }

@@ -332,8 +332,7 @@ def test_the_stacks_of_the_debug_server_of_torch_are_read(tmp_path: Path) -> Non
     done = reprokit("merge", "--json", tmp_path)
     assert done.status == 1 and done.json["odd"] == [1], done.out + done.err
     assert done.json["reason"] == (
-        "rank 1 is not in a collective: it is at train.py:10 in load (phase eager); 1 rank waits in"
-        " all_gather"
+        "rank 1 is not in a collective: it is at train.py:10 in load; 1 rank waits in all_gather"
     )
     (skipped,) = done.json["skipped"]
     assert skipped.endswith("stacks_20261125_220859.txt: no rank wrote its stacks into it")

@@ -147,7 +147,8 @@ def test_a_forked_child_has_memory_of_its_own() -> None:
 from reprokit.agent.record import journal
 def check():
     pid = os.getpid()
-    assert memory_files() == [f"/memfd:reprokit-journal-{pid}", f"/memfd:reprokit-stacks-{pid}"]
+    names = ("journal", "program", "stacks")
+    assert memory_files() == [f"/memfd:reprokit-{name}-{pid}" for name in names]
     journal.write_now("line", f"of {pid}")
     assert f"of {pid}" in bytes(journal._memory._memory[:1024]).decode()
 check()
@@ -168,7 +169,7 @@ def test_descriptors_that_the_program_closes_and_uses_again_are_not_touched(tmp_
         "import reprokit; reprokit.watch()\n"
         + LIST_FILES
         + f"""
-assert len(memory_files()) == 2
+assert len(memory_files()) == 3
 os.closerange(3, 100)
 files = [open({str(tmp_path)!r} + f"/{{n}}", "w") for n in range(8)]
 from reprokit.agent.record import journal
@@ -216,17 +217,19 @@ def test_it_uses_no_standard_stream_and_no_signal_of_the_program() -> None:
         LIST_FILES
         + """
 import ctypes, signal
-number = signal.SIGRTMAX - 5
+numbers = [signal.SIGRTMAX - 5, signal.SIGRTMAX - 6]
 libc = ctypes.CDLL(None)
 libc.signal.restype = ctypes.c_void_p
 handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None)
-libc.signal(number, handler)
+for number in numbers:
+    libc.signal(number, handler)
 before = os.dup(2)
 os.close(0), os.close(1)
 import reprokit; reprokit.watch()
 assert not os.path.exists("/proc/self/fd/0") and not os.path.exists("/proc/self/fd/1")
 assert len(memory_files()) == 1, memory_files()  # the journal
-assert libc.signal(number, handler) == ctypes.cast(handler, ctypes.c_void_p).value
+for number in numbers:
+    assert libc.signal(number, handler) == ctypes.cast(handler, ctypes.c_void_p).value
 """
     )
     done = run_python(code)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.judge.hangs import wait_graph
+from reprokit.core.judge.hangs import wait_graph, wait_words
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Observation
 from reprokit.host.system import process_tree
@@ -212,8 +212,8 @@ def test_a_deadlock_is_found_with_its_lines(kind: str, tmp_path: Path) -> None:
     seen = observe(text, tmp_path)
     stuck = wait_graph.find_stuck(seen)
     assert stuck, list(wait_graph.waits_of(seen))
-    rows = wait_graph.describe_stuck(stuck)
-    assert reason in wait_graph.why_stuck(stuck, seen).words
+    rows = wait_words.describe_stuck(stuck)
+    assert reason in wait_words.why_stuck(stuck, seen).words
     assert any(line in row for row in rows), rows
 
 

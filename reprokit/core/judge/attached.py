@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reprokit.core.judge.hangs import hang_causes, lock_cycles, ranks, wait_graph, waiting
+from reprokit.core.judge.hangs import (
+    hang_causes,
+    lock_cycles,
+    ranks,
+    wait_graph,
+    wait_words,
+    waiting,
+)
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.judge.stacks.location import as_sentence, plural
@@ -78,10 +85,10 @@ def judge_attached(seen: Observation) -> Verdict | None:
     waits = None if is_inside else waiting.waits_of_tree(seen)
     requests = [] if is_inside else _describe_requests(seen)
     if waits and not requests:
-        rows = wait_graph.describe_work(seen) if seen.evidence.tasks else waits
+        rows = wait_words.describe_work(seen) if seen.evidence.tasks else waits
         return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(rows[:MAX_WAITS])}")
     if waits:
-        rows = (*requests, *wait_graph.describe_work(seen)[:MAX_WAITS])
+        rows = (*requests, *wait_words.describe_work(seen)[:MAX_WAITS])
         cause = Cause(UNANSWERED, "; ".join(rows))
     elif cause.name in WAITS_INSIDE:
         first, *rest = cause.detail.split("; ")
@@ -122,8 +129,9 @@ def _is_final(seen: Observation) -> bool:
 
 def _own_ports(seen: Observation) -> list[str]:
     """Return a clause for a program that is a client of itself."""
-    ports = ", ".join(map(str, seen.evidence.own_ports))
-    return [f"the program is connected to its own port {ports}"] if ports else []
+    ports = seen.evidence.own_ports
+    named = f"its own port {ports[0]}" if len(ports) == 1 else f"{len(ports)} of its own ports"
+    return [f"the program is connected to {named}"] if ports else []
 
 
 def _describe_requests(seen: Observation) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from reprokit.core.judge.hangs import lock_cycles, wait_graph
+from reprokit.core.judge.hangs import lock_cycles, wait_graph, wait_words
 from reprokit.core.judge.responsible.documented_limits import specialization
 from reprokit.core.judge.stacks.frames import root_cause
 from reprokit.core.records.finding import Verdict
@@ -95,7 +95,7 @@ def advise(verdict: Verdict, seen: Observation) -> str:
     if verdict.kind == "hang" and lock_cycles.find_cycle(seen):
         return "take these locks in the same order in all threads"
     if verdict.kind == "hang" and (stuck := wait_graph.find_stuck(seen)):
-        return wait_graph.why_stuck(stuck, seen).advice
+        return wait_words.why_stuck(stuck, seen).advice
     if verdict.kind == "exception" and specialization(seen):
         return "call torch._dynamo.maybe_mark_dynamic instead of mark_dynamic"
     if verdict.kind == "crash" and "index out of bounds" in verdict.reason:

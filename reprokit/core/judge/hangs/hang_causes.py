@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import cause_details, lock_cycles, wait_graph
+from reprokit.core.judge.hangs import cause_details, lock_cycles, task_waits, wait_graph, wait_words
 from reprokit.core.judge.hangs.thread_facts import (
     TABLE,
     ThreadFacts,
@@ -41,7 +41,7 @@ CAUSES_WITH_NATIVE_FRAMES = frozenset(
 
 
 _MADE_PRECISE = frozenset(
-    {"thread-wait", "child-stuck", "io-wait", "lock-deadlock", "sleep", "unknown"}
+    {"thread-wait", "child-stuck", "io-wait", "lock-deadlock", "native-wait", "sleep", "unknown"}
 )
 """Causes of one thread that the graph of all threads explains better."""
 
@@ -80,15 +80,17 @@ def diagnose_hang(seen: Observation) -> Cause:
     cause = _of_process(seen, seen.main_pid, tid, set())
     cycle = lock_cycles.find_cycle(seen)
     if cycle and cycle[0].tid < 0 and cause.name in _MADE_PRECISE:
-        return Cause("lock-deadlock", lock_cycles.describe_cycle(cycle), cause.also)
-    if cause.name not in _MADE_PRECISE or cycle:
+        rows = (lock_cycles.describe_cycle(cycle), *task_waits.describe_tasks(seen, len(cycle)))
+        return Cause("lock-deadlock", "; ".join(rows), cause.also)
+    # inside the compiler, the cause is a part of the identity that the catalogue has
+    if cause.name not in _MADE_PRECISE or cycle or wait_graph.is_compiling(seen):
         return cause
-    if cause.name == "lock-deadlock" and (rows := wait_graph.describe_holder(seen)):
+    if cause.name == "lock-deadlock" and (rows := wait_words.describe_holder(seen)):
         return replace(cause, detail="; ".join(rows))
-    if detail := wait_graph.describe_end(seen):
+    if detail := wait_words.describe_end(seen):
         return Cause("deadlock", detail, cause.also)
-    if cause.name == "thread-wait" or wait_graph.runs_job(seen):
-        rows = wait_graph.describe_work(seen)
+    if cause.name in ("thread-wait", "native-wait") or wait_graph.runs_job(seen):
+        rows = wait_words.describe_work(seen)
         return replace(cause, detail="; ".join(rows) or cause.detail)
     return cause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-from reprokit.core.judge.hangs import hang_causes, wait_graph, wait_kinds
+from reprokit.core.judge.hangs import hang_causes, wait_kinds, wait_words
 from reprokit.core.judge.hangs.hang_causes import Cause
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases
@@ -31,6 +31,8 @@ class RankView:
     waits_for: str = ""
     """What it waits for outside of a collective, in words."""
     has_ended: bool = False
+    has_pid: bool = True
+    """Whether ``pid`` is that of the process; the dumps of torch have none."""
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -77,7 +79,7 @@ class RankView:
     @property
     def summary(self) -> str:
         """One line about the rank."""
-        name = f"rank {self.rank} (process {self.pid})"
+        name = f"rank {self.rank}" + f" (process {self.pid})" * self.has_pid
         if self.has_ended:
             return f"{name} has ended"
         if self.operation:
@@ -102,13 +104,16 @@ def rank_views(seen: Observation) -> list[RankView]:
         )
         if pid != seen.main_pid:
             of_rank = replace(of_rank, open_events=(), position="", endless_line="")
-        if seen.evidence.process_of_pid(pid) is None:
+        process = seen.evidence.process_of_pid(pid)
+        if process is None:
             views.append(RankView(rank, pid, None, Cause("unknown"), has_ended=True))
             continue
         stack = next(iter(stacks_of(of_rank, pid, of_rank.working_tid or pid)[-1:]), ())
         phase, cause = location.phase_at_work(of_rank)[0], hang_causes.diagnose_hang(of_rank)
-        waits_for = wait_graph.words_of(of_rank) if phase in (None, "eager") else ""
-        views.append(RankView(rank, pid, phase, cause, stack, waits_for))
+        waits_for = wait_words.words_of(of_rank) if phase in (None, "eager") else ""
+        has_pid = bool(process.command)
+        view = RankView(rank, pid, phase, cause, stack, waits_for, has_pid=has_pid)
+        views.append(view)
     return views
 
 

@@ -35,12 +35,12 @@ _LATE = frozenset({"a time", "data of a connection", "room to write"})
 """Waits that end without a different task."""
 
 
-def describe_tasks(seen: Observation) -> tuple[str, ...]:
-    """Return what each task waits for, those in the same line together, in the order of
-    :func:`ordered_tasks`.
+def describe_tasks(seen: Observation, first: int = 0) -> tuple[str, ...]:
+    """Return what each task waits for, from number ``first`` of :func:`ordered_tasks` on, those in
+    the same line together.
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    for task, words in _waits(seen):
+    for task, words in _waits(seen)[first:]:
         groups.setdefault((words, wait_kinds.place_of(task.frames)), []).append(task.name)
     rows = []
     for (words, place), names in list(groups.items())[:MAX_ROWS]:

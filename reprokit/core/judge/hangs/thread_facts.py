@@ -33,9 +33,6 @@ MIN_HISTORY_CPU_S = 4.0
 """The memory of a healthy program grows at its start too, so shorter growth is not evidence."""
 
 
-_COMPILER = ("torch/_dynamo/", "torch/_inductor/", "torch/_functorch/", "torch/fx/")
-
-
 @dataclass
 class ThreadFacts:
     """The facts of one thread."""
@@ -64,8 +61,9 @@ class ThreadFacts:
         """The position of the thread, for a sentence, and the user's line that led there if no
         compiler is on the stack.
         """
-        is_compiling = any(frame.file.startswith(_COMPILER) for frame in self.frames)
-        return stack_place(self.raw) if is_compiling else wait_kinds.called_place(self.raw)
+        if wait_kinds.is_compiling(self.raw):
+            return stack_place(self.raw)
+        return wait_kinds.called_place(self.raw)
 
 
 def is_growing(memory: Sequence[tuple[float, int, float]]) -> bool:

@@ -12,21 +12,23 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from reprokit.core.judge.hangs import task_waits, wait_kinds
+from reprokit.core.judge.hangs import wait_kinds
 from reprokit.core.judge.hangs.thread_facts import is_service
 from reprokit.core.judge.hangs.wait_kinds import WaitKind
-from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of, threads_of
 from reprokit.core.records.dumps import Frame, ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import BUSY_SHARE, LockUse, ProcessState, ThreadState
+from reprokit.core.records.process_state import (
+    BUSY_SHARE,
+    LockUse,
+    ProcessState,
+    ThreadState,
+    cut_words,
+)
 
-MAX_CALLERS = 2
-_BLOCKED_LOOP = "it is the thread of an event loop, so no task goes on meanwhile"
-MAX_ROWS = 6
-"""Groups of threads that a text names."""
+MAX_TITLE = 40
+_IS_PYTHON = re.compile(r"\S*python")
 _PEERS = re.compile(r"(?:\bprocess |\), )(\d+) \(")
-_ENDS_IN_NUMBER = re.compile(r"[_-]\d+$")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Wait:
     pid: int
     tid: int
     thread: str
+    process: str
+    """The title of its process, if the process has set one."""
     kind: WaitKind
     place: str
     """``FILE:LINE in FUNCTION``, of the program's own line if there is one on the stack."""
@@ -43,6 +47,8 @@ class Wait:
     """It is the main thread of the first process."""
     is_service: bool = False
     """It only serves other threads, such as an idle worker of a pool."""
+    inside: str = ""
+    """The function of a package that the program called; see ``wait_kinds.call_of_package``."""
     callers: tuple[str, ...] = ()
     """The user's lines that led to the place, the innermost first."""
     has_users_line: bool = False
@@ -102,136 +108,6 @@ def waits_of(seen: Observation) -> Iterator[Wait]:
                 yield _wait_of(seen, process, thread, state, tree)
 
 
-def describe_stuck(stuck: Sequence[Wait]) -> tuple[str, ...]:
-    """Return one clause for each group of threads that wait in the same line for the same."""
-    groups: dict[tuple[int, str, str], list[Wait]] = {}
-    for wait in stuck:
-        groups.setdefault((wait.pid, wait.kind.words, wait.place), []).append(wait)
-    several = len({wait.pid for wait in stuck}) > 1
-    rows = []
-    for (pid, words, place), waits in groups.items():
-        of_process = f" of process {pid}" if several else ""
-        first = _short(waits[0].thread)
-        names = f"thread {first}{of_process} waits"
-        if several and waits[0].tid == pid:
-            names = f"process {pid} waits"
-        if len(waits) > 1:
-            name = _ENDS_IN_NUMBER.sub("", first)
-            names = f"{plural(len(waits), 'thread')} {name}{of_process} wait"
-        rows.append(f"{names} for {words or 'something'} at {place}")
-    more = len(rows) - MAX_ROWS
-    return (*rows[:MAX_ROWS], *([f"and {plural(more, 'more wait')}"] if more > 0 else []))
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why threads cannot go on, as clauses."""
-
-    words: str
-    advice: str = ""
-    """What to change in the program."""
-
-
-def describe_callers(stuck: Sequence[Wait]) -> tuple[str, ...]:
-    """Return a clause with the user's lines that led to the first wait; none if it is one line."""
-    callers = stuck[0].callers[:MAX_CALLERS] if stuck else ()
-    return (f"called at {' and at '.join(callers)}",) if callers else ()
-
-
-def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
-    """Return why none of the threads can go on."""
-    first = stuck[0]
-    mates = [w for w in waits_of(seen) if w.pid == first.pid and w.tid != first.tid]
-    if first.kind.name == "future" and wait_kinds.POOL in first.kind.below:
-        pool = _ENDS_IN_NUMBER.sub("", _short(first.thread))
-        workers = [w for w in mates if _ENDS_IN_NUMBER.sub("", _short(w.thread)) == pool]
-        if all(w.kind.name == "future" for w in workers):
-            count = plural(len(workers) + 1, "worker")
-            return Reason(
-                f"all {count} of a pool wait for jobs that a worker of the pool must run",
-                "use a different pool for the inner jobs, or do not wait for them inside a job",
-            )
-    if first.kind.is_in_thread and wait_kinds.LOOP in first.kind.below:
-        return Reason(
-            "the thread of the event loop waits, so no task can end its wait",
-            "await it (asyncio.wrap_future, asyncio.to_thread) instead of blocking the thread",
-        )
-    if first.kind.name == "loop":
-        return Reason(
-            "no task of the event loop waits for a socket or a time, so none can go on",
-            "" if seen.evidence.tasks else "attach with --tasks, which shows them",
-        )
-    if first.kind.name == "pool":
-        return Reason(
-            "no worker of the pool has a job: the job or its result was lost, as when a worker was"
-            " killed",
-            "use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool then",
-        )
-    if first.kind.name == "server":
-        return Reason("the thread waits for the end of a loop that it runs itself")
-    if any(w.kind.name == "full pipe" for w in stuck):
-        return Reason(
-            "a process sends what is left in a queue before it ends, and nobody reads it",
-            "get the items of the queue before the join",
-        )
-    if first.kind.name == "process lock":
-        return Reason("no process is left that would release the lock")
-    if first.kind.name == "full process queue":
-        return Reason(
-            "nobody gets the items of the queue: each process that could waits too",
-            "get its items while the other processes run, or give it no limit",
-        )
-    others = [w for w in mates if not w.is_service]
-    if others or first.peers:
-        return Reason("they wait for each other")
-    if first.kind.name != "lock":
-        return Reason("no other thread of the process is left that could end the wait")
-    return Reason(
-        "no other thread of the process is left that could release the lock: it was held at a"
-        " fork, or by a thread that ended",
-        'start the processes with the method "spawn", or before any thread',
-    )
-
-
-def describe_end(seen: Observation) -> str:
-    """Return why the working thread cannot go on, and what each thread waits for, as clauses; empty
-    if it may go on.
-    """
-    tid = seen.working_tid or seen.main_pid
-    stuck = find_stuck(seen)
-    if all((wait.pid, wait.tid) != (seen.main_pid, tid) for wait in stuck):
-        return ""
-    first, *others = describe_stuck(stuck)
-    rows = (first, *describe_callers(stuck), *others)
-    if stuck[0].kind.name == "loop":
-        rows = task_waits.describe_tasks(seen) or rows
-    return "; ".join((why_stuck(stuck, seen).words, *rows))
-
-
-def describe_work(seen: Observation) -> tuple[str, ...]:
-    """Return what the working thread waits for, or the tasks of its event loop, and then the
-    threads that run a request or a job, before those that wait for work.
-    """
-    tid = seen.working_tid or seen.main_pid
-    waits = [wait for wait in waits_of(seen) if not wait.is_service]
-    first = [w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)]
-    rest = [w for w in waits if w not in first and w.has_users_line]
-    rest.sort(key=lambda w: (not w.is_job, w.pid != seen.main_pid))
-    if is_loop_at_rest(seen) and seen.evidence.tasks:
-        return *task_waits.describe_tasks(seen), *describe_stuck(rest)
-    loop = [_BLOCKED_LOOP] if first and blocks_loop(seen) else []
-    return *describe_stuck(first), *describe_callers(first), *loop, *describe_stuck(rest)
-
-
-def words_of(seen: Observation) -> str:
-    """Return what the working thread waits for in this program, in words; empty for a thread that
-    may go on.
-    """
-    tid = seen.working_tid or seen.main_pid
-    waits = (w for w in waits_of(seen) if (w.pid, w.tid) == (seen.main_pid, tid))
-    return next((w.kind.words for w in waits if not w.kind.is_free), "")
-
-
 def is_loop_at_rest(seen: Observation) -> bool:
     """Return whether the working thread runs an event loop that waits for the next event."""
     tid = seen.working_tid or seen.main_pid
@@ -241,26 +117,14 @@ def is_loop_at_rest(seen: Observation) -> bool:
     )
 
 
-def describe_holder(seen: Observation) -> tuple[str, ...]:
-    """Return the wait of the working thread for a lock, and what the threads that hold it wait for;
-    empty if no holder is known.
-    """
-    waits = list(waits_of(seen))
-    tid = seen.working_tid or seen.main_pid
-    first = next((w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)), None)
-    if first is None or not first.holders:
-        return ()
-    rows = [f"thread {_short(first.thread)} waits for {first.kind.words} at {first.place}"]
-    for wait in waits:
-        if wait.pid == first.pid and wait.tid in first.holders:
-            does = "is" if wait.kind.is_free else f"waits for {wait.kind.words}"
-            rows.append(f"thread {_short(wait.thread)} holds it and {does} at {wait.place}")
-    return tuple(rows)
-
-
 def blocks_loop(seen: Observation) -> bool:
     """Return whether the working thread runs code of a task of an event loop."""
     return wait_kinds.blocks_loop(_working_stack(seen))
+
+
+def is_compiling(seen: Observation) -> bool:
+    """Return whether the working thread runs the compiler, or code that it calls."""
+    return wait_kinds.is_compiling(_working_stack(seen))
 
 
 def runs_job(seen: Observation) -> bool:
@@ -271,11 +135,6 @@ def runs_job(seen: Observation) -> bool:
 def _working_stack(seen: Observation) -> tuple[Frame, ...]:
     pid = seen.main_pid or 0
     return next(iter(stacks_of(seen, pid, seen.working_tid or pid)[-1:]), ())
-
-
-def _short(thread: str) -> str:
-    """Return the name of a thread without the name of its function."""
-    return thread.partition(" (")[0]
 
 
 def _wait_of(
@@ -303,10 +162,12 @@ def _wait_of(
         process.pid,
         state.tid,
         "MainThread" if state.tid == process.pid else thread.thread,
+        "" if _IS_PYTHON.match(process.command) else cut_words(process.command, MAX_TITLE),
         kind,
         wait_kinds.place_of(thread.frames),
         thread.is_main and process.ppid not in tree,
         kind.name != "full pipe" and _is_service(thread),
+        wait_kinds.call_of_package(thread.frames),
         wait_kinds.calling_places(thread.frames),
         bool(wait_kinds.users_place(thread.frames)),
         wait_kinds.must_end(thread.frames),

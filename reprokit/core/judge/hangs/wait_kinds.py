@@ -16,6 +16,7 @@ RESTARTED = "restart_syscall"
 the kernel does not report its arguments.
 """
 POOL, LOOP = "pool", "loop"
+NATIVE = "native code"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ _WORDS_OF_CALLS = (
     (re.compile("recv\\w*|readv?"), "data"),
     (re.compile("send\\w*|writev?"), "room to write"),
     (re.compile("sleep|(clock_)?nanosleep|restart_syscall"), "a time"),
-    (re.compile("futex"), "native code"),
+    (re.compile("futex"), NATIVE),
 )
 """System calls, and what a thread that may go on waits for."""
 _LOCK = WaitKind("lock", "a lock", rank=5)
@@ -93,10 +94,7 @@ with a dot is the qualified name, which Python 3.11 and newer report.
 """
 _RUNS_LOOP = re.compile(r"<stdlib>/asyncio/(base_events|runners)\.py|uvloop/.*")
 _OF_ASYNCIO = re.compile(r"<stdlib>/(asyncio/.*|selectors\.py)|uvloop/.*|<frozen>")
-_RUNNERS = (
-    (POOL, re.compile(r"<stdlib>/concurrent/futures/thread\.py"), re.compile(r"_worker|run")),
-    (LOOP, re.compile(r"<stdlib>/asyncio/base_events\.py|uvloop/.*"), re.compile(r"run_forever|_run_once|run_until_complete")),
-)  # fmt: skip
+_RUNS_JOBS = re.compile(r"<stdlib>/concurrent/futures/thread\.py")
 _BY_CALL = {
     "wait4": _PROCESS,
     "waitid": _PROCESS,
@@ -115,6 +113,7 @@ _EVENTS = frozenset({"epoll_wait", "epoll_pwait"})
 _OF_LOOP = re.compile(r"descriptor \d+, (an unnamed socket|anon_inode:\[eventfd\])")
 """How an event loop is woken by threads of its own process."""
 _LOOP_AT_REST = WaitKind("loop", "a task to go on", rank=4)
+_COMPILER = ("torch/_dynamo/", "torch/_inductor/", "torch/_functorch/", "torch/fx/")
 _START_OF_CHILD = ("<stdlib>/multiprocessing/process.py", "_bootstrap")
 _ASIDE = re.compile(r"<agent>|<stdlib>/multiprocessing/resource_sharer\.py|.*tqdm/_monitor\.py")
 """Code whose threads end no wait of the program."""
@@ -147,10 +146,9 @@ def kind_of(
     frames = fr.normalise_frames(own_frames(thread.frames))
     if any(_ASIDE.fullmatch(frame.file) for frame in frames):
         return _QUEUE
+    runners = ((POOL, _RUNS_JOBS), (LOOP, _RUNS_LOOP))
     below = frozenset(
-        name
-        for name, file, function in _RUNNERS
-        if any(file.fullmatch(f.file) and function.fullmatch(_last(f.function)) for f in frames)
+        name for name, file in runners if any(file.fullmatch(frame.file) for frame in frames)
     )
     found = _of_stdlib(frames)
     if state.syscall in _IN_PROCESS:
@@ -224,8 +222,30 @@ def must_end(frames: Sequence[Frame]) -> bool:
 
 def polls_in_library(frames: Sequence[Frame]) -> bool:
     """Return whether a package, and not the user's own code, sleeps."""
-    inner = next((fr.normalise_file(f.file) for f in own_frames(frames)), fr.USER)
+    files = (fr.normalise_file(frame.file) for frame in own_frames(frames))
+    inner = next((file for file in files if not file.startswith(("<stdlib>", "<frozen>"))), fr.USER)
     return not inner.startswith(("<", "torch/"))
+
+
+def call_of_package(frames: Sequence[Frame]) -> str:
+    """Return the function of a package that the user's code calls and that waits; empty if it calls
+    Python or torch.
+    """
+    inner = own_frames(frames)
+    files = [fr.normalise_file(frame.file) for frame in inner]
+    at = next((n for n, file in enumerate(files) if file == fr.USER), 0)
+    if not at or files[at - 1].startswith(("<", "torch/")):
+        return ""
+    package = files[at - 1].partition("/")[0]
+    calls = zip(files[at - 1 :: -1], inner[at - 1 :: -1], strict=False)
+    names = (f.function for file, f in calls if file.partition("/")[0] == package)
+    name = next((name for name in names if "<locals>" not in name), inner[at - 1].function)
+    return f"{name} of {package.removesuffix('.py')}"
+
+
+def is_compiling(frames: Sequence[Frame]) -> bool:
+    """Return whether the compiler is on a stack."""
+    return any(fr.normalise_file(frame.file).startswith(_COMPILER) for frame in frames)
 
 
 def runs_loop(dump: Dump) -> bool:
@@ -275,13 +295,9 @@ def called_place(frames: Sequence[Frame]) -> str:
     place, users = stack_place(frames), users_place(frames)
     if users in ("", place):
         return place
-    inner = own_frames(frames)
-    at = next(n for n, f in enumerate(inner) if fr.normalise_file(f.file) == fr.USER)
-    file = fr.normalise_file(inner[at - 1].file) if at else "<"
-    if file.startswith(("<", "torch/")):
-        return f"{place}, called at {users}"
-    package = file.partition("/")[0].removesuffix(".py")
-    return f"{users}, in {inner[at - 1].function} of {package}"
+    if call := call_of_package(frames):
+        return f"{users}, in {call}"
+    return f"{place}, called at {users}"
 
 
 def place_of(frames: Sequence[Frame]) -> str:
