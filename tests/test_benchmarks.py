@@ -295,7 +295,7 @@ def test_what_attach_says_about_a_server_is_judged_by_its_text() -> None:
     case = server_cases.load_cases()["gunicorn_fork_lock"]
     (line,) = case.hang_lines()
     answer = [
-        "hang: Process 7 made no progress for 9 s, in phase eager.",
+        "hang: Process 7 made no progress for 9 s, outside of the compiler.",
         f"waits      lock-deadlock: waits for a lock at gunicorn_fork_lock.py:{line} in app",
     ]
     assert verdict_of("\n".join(answer)) == "hang, lock-deadlock"

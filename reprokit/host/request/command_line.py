@@ -10,10 +10,13 @@ from reprokit.host.request.run_request import DEADLINE_S, Request
 
 
 def capture_command(request: Request, growth: dict[str, Any] | None = None) -> str:
-    """Return the command that repeats this capture.
+    """Return the command that repeats this capture, or that attached to a process.
 
     With ``growth``, it is the ``reprokit scale`` command that repeats all runs of the measurement.
     """
+    if request.attached_pid:
+        words = ["reprokit", "attach", str(request.attached_pid), "--stall", f"{request.stall_s:g}"]
+        return shlex.join([*words, *(["--graphs"] if request.minimizes else [])])
     words = ["reprokit", "capture"]
     knobs = dict(request.knobs)
     if growth:

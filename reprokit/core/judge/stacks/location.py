@@ -225,6 +225,8 @@ def doing_in_words(
         at = f" at {work['kernel'][:120]}"
     else:
         at = f" at {seen.position}" if seen.position and phase in phases.FINE_HEARTBEAT else ""
+    if phase == "eager":
+        return phases.OUTSIDE_COMPILER
     direction = " (backward)" if work.get("direction") == "backward" else ""
     return f"in phase {phase}{direction}{at}" if phase else f"in an unknown phase{at}"
 

@@ -145,6 +145,8 @@ TRITON_STAGES = ("ttir", "ttgir", "llir", "ptx", "ptxas")
 ``triton-compile``.
 """
 
+OUTSIDE_COMPILER = "outside of the compiler"
+"""Where a program is that runs its own code, compiled functions or not."""
 PHASE_WORDS = {
     "import": "importing torch",
     "build": "building the model",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprokit import __version__
-from reprokit.core.judge.stacks.phases import PHASE_WORDS
+from reprokit.core.judge.stacks.phases import OUTSIDE_COMPILER, PHASE_WORDS
 from reprokit.host.report.page import palette, svg
 from reprokit.host.report.page.page_parts import page_parts
 from reprokit.host.report.report_model import ReportModel
@@ -44,7 +44,9 @@ def headline(model: ReportModel) -> str:
     """Return what happened, where and why, in one line."""
     kind, words = model["kind"], PHASE_WORDS.get(model["phase"] or "", "")
     text = KIND_WORDS.get(kind, kind.replace("-", " ").capitalize())
-    if words and kind not in ("ok", "error-in-eager"):
+    if kind == "hang" and model["phase"] == "eager":
+        text += f" {OUTSIDE_COMPILER}"
+    elif words and kind not in ("ok", "error-in-eager"):
         text += f" {words}" if words.startswith("in ") else f" while {words}"
     return f"{text}: {model['cause']}" if model["cause"] else text
 
