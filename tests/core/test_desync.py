@@ -160,6 +160,18 @@ def test_a_rank_that_waits_in_a_different_group_is_not_the_cause() -> None:
     assert "it compiles" in found.details[0]
 
 
+@pytest.mark.parametrize("change", [{"sizes": "[[16]] -> [[16]]"}, {"dtypes": "Double"}, {}])
+def test_the_history_of_the_only_record_decides(change: dict[str, str]) -> None:
+    """Of two ranks, one has ended when the sizes or types of the other were different. A last call
+    as before says nothing.
+    """
+    calls = program(2)[1][:13]
+    calls[-1] = dataclasses.replace(calls[-1], **change)
+    found = find_desync({1: RankRecord(1, tuple(calls))}, {}, range(2))
+    assert (found.odd if found else ()) == ((1,) if change else ())
+    assert found is None or ", as before" in found.details[0]
+
+
 def test_rank_ranges() -> None:
     write: Callable[..., str] = rank_ranges
     assert write([0, 1, 2, 5, 7, 8]) == "0-2, 5, 7-8" and write([]) == ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reprokit.core.ranks.rank_names import rank_ranges
 from reprokit.core.ranks.rank_records import RankRecord, RankState, RecordedCall
@@ -21,6 +21,8 @@ EQUAL_SIZES = frozenset(
 )
 """Operations whose tensors have the same sizes and types on all ranks."""
 DEFAULT_GROUPS = ("", "0", "default_pg")
+MIN_HISTORY = 3
+"""Equal calls before it that tell which call a single record should have."""
 MAX_HISTORY = 64
 """Calls before a problem that are compared with earlier ones."""
 
@@ -40,7 +42,7 @@ class Desync:
     expected: RecordedCall
     """The call of the other ranks."""
     others: tuple[int, ...]
-    """The ranks that wait."""
+    """The ranks that wait; none where a rank has ended when the calls did not fit."""
     since_ns: int
     """When the first of the others began to wait, in nanoseconds since the epoch."""
     details: tuple[str, ...] = ()
@@ -86,6 +88,9 @@ def _of_group(
     are_members_known: bool,
 ) -> Desync | None:
     by_rank = {rank: {call.number: call for call in row} for rank, row in calls.items()}
+    is_over = all(call.is_done for row in calls.values() for call in row)
+    if len(by_rank) == 1 and len(members) == 2 and is_over:
+        return _of_own_history(name, by_rank, members)
     # a recorder keeps the last calls only, so earlier ones are not comparable
     first = max(min(row) for row in by_rank.values())
     numbers = {number for row in by_rank.values() for number in row if number >= first}
@@ -105,6 +110,26 @@ def _of_group(
             ranks = tuple(sorted(here))
             return Desync("incomplete", (), name, number, call, ranks, call.created_ns, details)
     return None
+
+
+def _of_own_history(
+    name: str, by_rank: Mapping[int, Mapping[int, RecordedCall]], members: set[int]
+) -> Desync | None:
+    """Return the difference between the last call of the only record and the call that followed the
+    same calls before: of two ranks, the other one has ended when its call did not fit.
+    """
+    ((rank, row),) = by_rank.items()
+    last = row[max(row)]
+    choices = {_key(call) for call in row.values() if call.operation == last.operation}
+    expected = _expected_key(last.number, by_rank, choices, MIN_HISTORY)
+    if last.operation not in EQUAL_SIZES or expected in (None, _key(last)):
+        return None
+    before = next(c for n, c in sorted(row.items()) if _key(c) == expected and n < last.number)
+    kind = "sizes" if last.sizes != before.sizes else "dtypes"
+    detail = _difference_of(kind, rank, last, replace(before, number=last.number), by_rank)
+    (other,) = members - {rank}
+    details = (f"{detail}, as before", f"rank {other} left no data")
+    return Desync(kind, (rank,), name, last.number, before, (), last.created_ns, details)
 
 
 def _key(call: RecordedCall) -> tuple[str, str, str]:
@@ -221,8 +246,11 @@ def _expected_key(
     number: int,
     by_rank: Mapping[int, Mapping[int, RecordedCall]],
     choices: set[tuple[str, str, str]],
+    least: int = 1,
 ) -> tuple[str, str, str] | None:
-    """Return which of the calls followed the same calls before, with the longest history."""
+    """Return which of the calls followed the same calls before, with the longest history of at
+    least ``least`` calls.
+    """
     history = next(iter(by_rank.values()))
     before = [history[n] for n in sorted(history) if n < number]
     keys = [_key(call) for call in before]
@@ -237,6 +265,6 @@ def _expected_key(
             and keys[end - 1 - length] == keys[-1 - length]
         ):
             length += 1
-        if length and (best is None or length > best[0]):
+        if length >= least and (best is None or length > best[0]):
             best = length, keys[end]
     return best[1] if best else None

@@ -165,6 +165,8 @@ def _reason(desync: Desync) -> str:
     details = "; ".join(desync.details[:MAX_PLACES])
     more = len(desync.details) - MAX_PLACES
     details += f"; and {more} more ranks" if more > 0 else ""
+    if not desync.others:
+        return details
     return f"{details}; {waits} in {call.title}{at}{since}"
 
 

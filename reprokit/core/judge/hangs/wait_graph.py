@@ -27,7 +27,7 @@ from reprokit.core.records.process_state import (
 )
 
 MAX_TITLE = 40
-_IS_PYTHON = re.compile(r"\S*python")
+_IS_PYTHON = re.compile(r"\S*python|pt_main_thread")
 _PEERS = re.compile(r"(?:\bprocess |\), )(\d+) \(")
 
 
@@ -162,7 +162,7 @@ def _wait_of(
         process.pid,
         state.tid,
         "MainThread" if state.tid == process.pid else thread.thread,
-        "" if _IS_PYTHON.match(process.command) else cut_words(process.command, MAX_TITLE),
+        _title_of(process),
         kind,
         wait_kinds.place_of(thread.frames),
         thread.is_main and process.ppid not in tree,
@@ -174,6 +174,16 @@ def _wait_of(
         peers,
         _holders_of(seen, use),
     )
+
+
+def _title_of(process: ProcessState) -> str:
+    """Return the title that a process has set, or the name of its main thread; empty if both are
+    those of the interpreter.
+    """
+    if not _IS_PYTHON.match(process.command):
+        return cut_words(process.command, MAX_TITLE)
+    name = next((state.name for state in process.threads if state.tid == process.pid), "")
+    return "" if _IS_PYTHON.match(name) else name
 
 
 def _is_service(thread: ThreadStack) -> bool:
