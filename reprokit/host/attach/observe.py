@@ -60,6 +60,7 @@ class ProcessObserver:
         self._began, self._started = time.monotonic(), time.time()
         self._progress, self._missing = "", list[Missing]()
         self._tasks: tuple[TaskState, ...] = ()
+        self._waits: dict[tuple[int, int], int] = {}
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
@@ -110,6 +111,7 @@ class ProcessObserver:
                     self._gatherer.dumper.dump_round([self._main().pid])
                     self._seen = self._observation()
                     self._check_stacks()
+                    self._check_waits()
         if self._is_alive():
             self._gather()
         return self._outcome()
@@ -163,6 +165,23 @@ class ProcessObserver:
         self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)
         self._check_stacks()
+
+    def _check_waits(self) -> None:
+        """Note a thread that waited for a different one at two looks, and ran between them: a step
+        of a training may end in the same line each time.
+        """
+        main = self._main()
+        pids = main_process.ranks_of_evidence(self._evidence).values()
+        threads = {(main.pid, main.tid or main.pid), *((pid, pid) for pid in pids)}
+        waits = {
+            (pid, tid): blocked_on.waits_so_far(pid, tid)
+            for pid, tid in threads
+            if blocked_on.waits_for_long(pid, tid)
+        }
+        before, self._waits = self._waits, waits
+        ran = [pid for (pid, tid), n in waits.items() if n > before.get((pid, tid), n) + 1]
+        if ran and not self._progress:
+            self._progress = f"process {ran[0]} waited, ran and waited again while it was observed"
 
     def _check_stacks(self) -> None:
         """Note a change of the stack of the main process in the last rounds."""

@@ -92,7 +92,7 @@ class TreeReader:
             return Look(None, is_readable)
         pid, tid = seen.main_pid or self._root, seen.working_tid
         position = Position(pid, tid, phase or "", _stack(seen, phase))
-        return Look(position, True, _waits_so_far(pid, tid or pid))
+        return Look(position, True, blocked_on.waits_so_far(pid, tid or pid))
 
     def _read_stacks(self, pids: list[int]) -> list[Dump]:
         """Return a dump of each process. A process whose threads did not run has its last one."""
@@ -119,11 +119,3 @@ def _stack(seen: Observation, phase: str | None) -> tuple[str, ...]:
     if phase in phases.COMPILE_PHASES:
         return tuple(fr.show_frame(f) for f in stack if f.file.startswith(COMPILER_FILES))
     return tuple(f"{f.file}:{f.line} in {f.function}" for f in stack)
-
-
-def _waits_so_far(pid: int, tid: int) -> int:
-    with host_log.suppress(ValueError):
-        for line in blocked_on.read_proc_file(f"/proc/{pid}/task/{tid}/status").splitlines():
-            if line.startswith("voluntary_ctxt_switches:"):
-                return int(line.split()[1])
-    return 0

@@ -120,6 +120,8 @@ def current_system_call(pid: int, tid: int) -> tuple[str, list[int]]:
     return name, args
 
 
+FUTEX_COMMAND, FUTEX_WAIT_BITSET, FUTEX_CLOCK_REALTIME = 127, 9, 256
+LONG_WAIT_S = 20.0
 _LIMITS = {
     "futex": 3,
     "poll": 2,
@@ -141,6 +143,35 @@ def has_limit(name: str, args: list[int]) -> bool:
     if name in _IN_MILLISECONDS:
         return args[at] & 1 << 31 == 0  # a negative number is no limit
     return args[at] != 0
+
+
+def waits_so_far(pid: int, tid: int) -> int:
+    """Return how often a thread has waited for something since it started (proc(5), status)."""
+    with host_log.suppress(ValueError):
+        for line in read_proc_file(f"/proc/{pid}/task/{tid}/status").splitlines():
+            if line.startswith("voluntary_ctxt_switches:"):
+                return int(line.split()[1])
+    return 0
+
+
+def waits_for_long(pid: int, tid: int) -> bool:
+    """Return whether a thread waits for a different one, without a limit or with one that is far.
+
+    It runs only when its wait ends. A wait with a short limit is repeated by a loop.
+    """
+    name, args = current_system_call(pid, tid)
+    if name != "futex" or len(args) < 4:
+        return False
+    if not args[3]:
+        return True
+    data = _memory(pid, args[3], 16)
+    if len(data) < 16:
+        return False
+    seconds, nanoseconds = struct.unpack("=qq", data)
+    left_s = seconds + nanoseconds / 1e9
+    if args[1] & FUTEX_COMMAND == FUTEX_WAIT_BITSET:  # a point in time
+        left_s -= time.time() if args[1] & FUTEX_CLOCK_REALTIME else time.monotonic()
+    return bool(left_s > LONG_WAIT_S)
 
 
 class DescriptorLinks:
