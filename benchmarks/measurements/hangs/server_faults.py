@@ -57,7 +57,7 @@ COLUMNS = (
 )
 CASES = load_cases()
 LIMIT_S = 600.0
-_VERDICT = re.compile(r"^([a-z-]+)(?: in [a-z -]+)?: Process .*$", re.MULTILINE)
+_VERDICT = re.compile(r"^([a-z-]+)(?: in [a-z -]+)?: (?:Process|Rank) .*$", re.MULTILINE)
 _CAUSE = re.compile(r"^waits +([a-z-]+):", re.MULTILINE)
 _PLACE = re.compile(r"\S*/\S+|\S+\.py\b(?::\d+)?")
 _UNSAID = re.compile(r"^(?:your line|report|next|capture|no repro) .*$", re.MULTILINE)

@@ -6,7 +6,6 @@ bytecodes. Nothing is imported that the process has not imported, and no task is
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from typing import Any
 from ...core.shared.contract import run_names
 
 MAX_TASKS, MAX_FRAMES = 1000, 50
+CO_OPTIMIZED = 1
+"""The flag of code whose variables are not a dictionary that the program uses."""
 
 
 def record_live_tasks(run_dir: str) -> int:
@@ -30,7 +31,8 @@ def record_live_tasks(run_dir: str) -> int:
         for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())[:MAX_TASKS]
     ]
     with open(os.path.join(run_dir, run_names.TASKS_FILE), "a") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
+        # a program without json must not get it
+        file.write("".join(f"{row!r}\n" for row in rows))
     return len(rows)
 
 
@@ -57,24 +59,47 @@ def _describe(task: Any) -> dict[str, Any]:
     waited = getattr(task, "_fut_waiter", None)
     children = getattr(waited, "_children", None) or [waited]
     others = [o.get_name() for o in children if hasattr(o, "get_name") and not o.done()]
+    frames = list(_frames(task.get_coro()))[::-1][:MAX_FRAMES]
     return {
         "name": task.get_name(),
-        "frames": list(_frames(task.get_coro()))[::-1][:MAX_FRAMES],
+        "frames": [_place(frame) for frame in frames],
+        "locks": [
+            (*_place(frame)[:2], name, number) for frame in frames for name, number in _locks(frame)
+        ],
         "waits_for": others[:MAX_TASKS],
     }
 
 
-def _frames(coroutine: Any) -> Iterator[tuple[str, int, str]]:
-    """Yield the file, line and function of each coroutine that waits for the next, outermost
-    first.
+def _place(frame: Any) -> tuple[str, int, str]:
+    code = frame.f_code
+    return code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)
+
+
+def _locks(frame: Any) -> list[tuple[str, int]]:
+    """Return the expressions of the locks in the variables of a coroutine, and a number that is
+    equal for the same lock.
     """
+    values = frame.f_locals
+    found = []
+    for name, value in list(values.items()):
+        attributes = getattr(value, "__dict__", None)
+        rows = [(name, value)]
+        if isinstance(attributes, dict):
+            rows += [(f"{name}.{key}", one) for key, one in list(attributes.items())[:MAX_FRAMES]]
+        found += [(row, id(one)) for row, one in rows if type(one).__module__ == "asyncio.locks"]
+    # before Python 3.13, the copy of the variables would keep them alive
+    if type(values) is dict and frame.f_code.co_flags & CO_OPTIMIZED and sys.gettrace() is None:
+        values.clear()
+    return found[:MAX_FRAMES]
+
+
+def _frames(coroutine: Any) -> Iterator[Any]:
+    """Yield the frame of each coroutine that waits for the next, outermost first."""
     for _ in range(MAX_FRAMES):
         for prefix in ("cr", "gi", "ag"):
             frame = getattr(coroutine, f"{prefix}_frame", None)
             if frame is not None:
-                code = frame.f_code
-                name = getattr(code, "co_qualname", code.co_name)
-                yield code.co_filename, frame.f_lineno, name
+                yield frame
                 inner = "gi_yieldfrom" if prefix == "gi" else f"{prefix}_await"
                 coroutine = getattr(coroutine, inner, None)
                 break

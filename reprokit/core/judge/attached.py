@@ -94,9 +94,10 @@ def judge_attached(seen: Observation) -> Verdict | None:
         first, *rest = cause.detail.split("; ")
         detail = "; ".join((first, *requests, *_own_ports(seen), *rest))
         cause = replace(cause, detail=detail)
-    if cause.name == "collective" and (odd := ranks.odd_rank(seen)) is not None:
-        what = f"Rank {odd.rank} (process {odd.pid}) differs from the others. The program"
     still = f"{what} made no progress for {seen.quiet_s or 0:.0f} s"
+    if cause.name == "collective" and (odd := ranks.odd_rank(seen)) is not None:
+        who = f"Rank {odd.rank} (process {odd.pid})"
+        still = f"{who} differs from the others: no progress for {seen.quiet_s or 0:.0f} s"
     if seen.quiet_before_s:
         still += f" ({seen.quiet_before_s:.0f} s of them before reprokit attached)"
     still += f", {doing}"

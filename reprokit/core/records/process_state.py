@@ -8,7 +8,7 @@ report the value.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -151,6 +151,10 @@ class TaskState:
     name: str
     frames: tuple[Frame, ...] = ()
     """Its coroutines, the innermost first."""
+    locks: tuple[tuple[str, int, str, int], ...] = ()
+    """File and line of a frame, an expression for a lock there, and a number that is equal for the
+    same lock.
+    """
     waits_for: tuple[str, ...] = ()
     """The names of the tasks that it waits for."""
 
@@ -225,10 +229,17 @@ def read_tasks(rows: Iterable[Mapping[str, Any]]) -> tuple[TaskState, ...]:
                 tid,
                 str(row.get("name") or ""),
                 tuple(map(_frame, frames)) if isinstance(frames, list) else (),
+                tuple(_locks_of_task(row.get("locks"))),
                 tuple(map(str, names)) if isinstance(names, list) else (),
             )
         )
     return tuple(found)
+
+
+def _locks_of_task(rows: Any) -> Iterator[tuple[str, int, str, int]]:
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, (list, tuple)) and [type(v) for v in row] == [str, int, str, int]:
+            yield row[0], row[1], row[2], row[3]
 
 
 def _frame(row: Any) -> Frame:

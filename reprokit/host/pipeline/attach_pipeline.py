@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
-import json
 import os
 import tempfile
 import time
@@ -40,6 +40,7 @@ from reprokit.host.watch import stacks
 POLL_S = 0.1
 MAX_LOOPS = 8
 """Processes whose tasks are read."""
+MAX_BYTES = 16 << 20
 TASKS_TIMEOUT_S = 2.0
 """A loop that runs a callback for longer is not at rest."""
 GRAPHS_TIMEOUT_S = 10.0
@@ -239,9 +240,9 @@ def _record_tasks(
             state.callbacks.say(f"no tasks of process {pid}: {problem}")
             state = state.with_missing("tasks", str(problem))
     rows: list[dict[str, Any]] = []
-    for line in files.read_text(state.run_path / run_names.TASKS_FILE).splitlines():
-        with host_log.suppress(ValueError):
-            rows.append(json.loads(line))
+    for line in files.read_text(state.run_path / run_names.TASKS_FILE, MAX_BYTES).splitlines():
+        with host_log.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            rows.append(ast.literal_eval(line))
     return state, read_tasks(row for row in rows if isinstance(row, dict))
 
 

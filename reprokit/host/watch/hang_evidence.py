@@ -142,7 +142,12 @@ class EvidenceGatherer:
         )
         pids = dict.fromkeys(task.pid for task in tasks)
         dumps = [Dump(0, "tasks", p, tuple(t for t in threads if t.pid == p)) for p in pids]
-        uses = self._locks.find_lock_uses(dumps)
+        objects = {
+            (-number, file, line, name): lock
+            for number, task in enumerate(tasks, 1)
+            for file, line, name, lock in task.locks
+        }
+        uses = self._locks.find_lock_uses(dumps, objects)
         return dataclasses.replace(evidence, tasks=tasks, lock_uses=(*evidence.lock_uses, *uses))
 
     def write_evidence(self, evidence: Evidence) -> None:

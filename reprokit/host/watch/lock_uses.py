@@ -6,7 +6,7 @@ Limits keep the time of a look small. A pool has hundreds of threads, but few di
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,11 +35,23 @@ class LockFinder:
     trees: dict[str, ast.Module | None] = field(default_factory=dict)
     lines: dict[tuple[int, str, int], Locks] = field(default_factory=dict)
 
-    def find_lock_uses(self, dumps: Sequence[Dump]) -> tuple[LockUse, ...]:
+    def find_lock_uses(
+        self,
+        dumps: Sequence[Dump],
+        objects: Mapping[tuple[int, str, int, str], int] | None = None,
+    ) -> tuple[LockUse, ...]:
         """Return the locks of each thread whose innermost line is the same in all ``dumps``.
 
         A line that acquires several locks gives one row for each of them that may be waited for.
+        ``objects`` are numbers of the locks that are known: of a thread, a file, a line and an
+        expression.
         """
+
+        def known(lock: NamedLock, frame: Frame) -> LockName:
+            number = (objects or {}).get((tid, frame.file, frame.line, lock.name))
+            identity = lock.identity if number is None else f"object {number}"
+            return LockName(lock.name[:MAX_NAME_CHARS], identity)
+
         uses: list[LockUse] = []
         rounds: dict[tuple[int, int], list[ThreadStack]] = {}
         for dump in dumps:
@@ -51,16 +63,16 @@ class LockFinder:
             if any(stack.frames[0] != frames[0] for stack in stacks):
                 continue
             own = [frame for frame in frames if not frame.file.endswith(_MACHINERY)]
-            held = [lock for frame in own for lock in self._locks_at(pid, frame)[0]]
-            acquired = self._locks_at(pid, own[0])[1] if own else []
+            held = [known(lock, frame) for frame in own for lock in self._locks_at(pid, frame)[0]]
+            waited = self._locks_at(pid, own[0])[1] if own else []
+            acquired = [known(lock, own[0]) for lock in waited]
             place = recent_dumps.stack_place(own)
             for number, lock in enumerate(acquired):
-                holds = tuple(_name_of(one) for one in (*held, *acquired[:number]))
-                waits = (lock.identity, lock.name[:MAX_NAME_CHARS])
+                holds = (*held, *acquired[:number])
+                waits = (lock.identity, lock.name)
                 uses.append(LockUse(pid, tid, stacks[-1].thread, place, *waits, holds))
             if held and not acquired:
-                holds = tuple(map(_name_of, held))
-                uses.append(LockUse(pid, tid, stacks[-1].thread, place, holds=holds))
+                uses.append(LockUse(pid, tid, stacks[-1].thread, place, holds=tuple(held)))
         return tuple(uses)
 
     def _locks_at(self, pid: int, frame: Frame) -> Locks:
@@ -87,7 +99,3 @@ class LockFinder:
                 with host_log.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
                     self.trees[file] = ast.parse(files.read_text(path, MAX_SOURCE_BYTES))
         return self.trees[file]
-
-
-def _name_of(lock: NamedLock) -> LockName:
-    return LockName(lock.name[:MAX_NAME_CHARS], lock.identity)
