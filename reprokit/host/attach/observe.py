@@ -61,6 +61,7 @@ class ProcessObserver:
         self._progress, self._missing = "", list[Missing]()
         self._tasks: tuple[TaskState, ...] = ()
         self._waits: dict[tuple[int, int], int] = {}
+        self._jobs: set[int] | None = None
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
@@ -95,6 +96,7 @@ class ProcessObserver:
             "observing", "nothing moves so far" * ends_with_progress, limit_s=left_s
         )
         gap, dumped = max(1.0, self._stall_s / DUMPS_PER_STALL), time.monotonic()
+        self._check_jobs()
         # what reprokit ran inside the process was no progress
         self._watch.take_sample()
         self._read_journals()
@@ -112,6 +114,7 @@ class ProcessObserver:
                     self._seen = self._observation()
                     self._check_stacks()
                     self._check_waits()
+                    self._check_jobs()
         if self._is_alive():
             self._gather()
         return self._outcome()
@@ -165,6 +168,19 @@ class ProcessObserver:
         self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)
         self._check_stacks()
+
+    def _check_jobs(self) -> None:
+        """Note that each thread has ended which ran a request or a job at the first look: others
+        may be in the same line.
+        """
+        pid = self._main().pid
+        dump = next((d for d in reversed(self._gatherer.dumper.dumps) if d.pid == pid), None)
+        if dump is None or not dump.threads:
+            return
+        jobs = {t.tid for t in dump.threads if wait_kinds.must_end(t.frames)}
+        before, self._jobs = self._jobs, jobs if self._jobs is None else self._jobs & jobs
+        if before and not self._jobs and not self._progress:
+            self._progress = "each request and job that ran at the first look has ended"
 
     def _check_waits(self) -> None:
         """Note a thread that waited for a different one at two looks, and ran between them: a step
