@@ -133,6 +133,15 @@ HEALTHY = {
         "thread = threading.Thread(target=beat)\nthread.start()\nprint('ready', flush=True)\n"
         "thread.join()\n"
     ),
+    "queue that is asked now and then": (
+        "import queue\nitems = queue.Queue()\nprint('ready', flush=True)\n"
+        "while True:\n    try:\n        items.get(timeout=60)\n    except queue.Empty:\n"
+        "        items.put(1)\n"
+    ),
+    "future with a limit": (
+        "from concurrent.futures import Future\nprint('ready', flush=True)\n"
+        "Future().result(timeout=60)\n"
+    ),
     "job in a pool of processes": (
         "import multiprocessing, time\n"
         "with multiprocessing.get_context('fork').Pool(2) as pool:\n"

@@ -164,9 +164,7 @@ def kind_of(
             found = replace(_LOCK, words=f"the lock {use.waits_name}")
         if found is None or found.needs_peers:
             return replace(free_kind(state), below=below)
-        if state.has_limit and found.name in ("event", "condition", "lock", "semaphore"):
-            return replace(FREE, words=found.words)  # a timer
-        return replace(found, below=below)
+        return replace(_freed(found, frames, state), below=below)
     if state.syscall in _EVENTS and not state.has_limit and LOOP in below:
         ends = state.waits_for.split(", descriptor ")
         if all(_OF_LOOP.fullmatch(f"descriptor {end.removeprefix('descriptor ')}") for end in ends):
@@ -175,8 +173,15 @@ def kind_of(
         return replace(found, below=below)
     if kind := _BY_CALL.get(state.syscall):
         is_same = found is not None and found.needs_peers == kind.needs_peers
-        return replace(found if is_same and found else kind, below=below)
+        kind = found if is_same and found else kind
+        return replace(_freed(kind, frames, state), below=below)
     return replace(free_kind(state), below=below)
+
+
+def _freed(kind: WaitKind, frames: Sequence[Frame], state: ThreadState) -> WaitKind:
+    """Return a kind that may go on if the wait has a limit. A data loader waits again then."""
+    waits_again = any(frame.file == "torch/utils/data/dataloader.py" for frame in frames)
+    return kind if waits_again or not state.has_limit else replace(FREE, words=kind.words)
 
 
 _BOUNDED = re.compile(
