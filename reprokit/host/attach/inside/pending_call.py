@@ -137,7 +137,7 @@ class _StoppedCaller:
         with ThreadPoolExecutor(max_workers=1) as pool:  # its thread ends after the call
             try:
                 return pool.submit(stop_and_use).result()
-            except CannotStop as problem:
+            except (CannotStop, OSError) as problem:
                 raise CannotRunInside(str(problem)) from problem
 
 

@@ -185,7 +185,10 @@ class StoppedThread:
     def _wait(self, until: float) -> int:
         """Return the status of the next stop; -1 if there is none ``until`` then."""
         while True:
-            pid, status = os.waitpid(self._tid, WALL | os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self._tid, WALL | os.WNOHANG)
+            except ChildProcessError as problem:
+                raise CannotStop(f"thread {self._tid} has ended") from problem
             if pid:
                 break
             if time.monotonic() > until:
