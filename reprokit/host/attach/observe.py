@@ -61,7 +61,7 @@ class ProcessObserver:
         self._progress, self._missing = "", list[Missing]()
         self._tasks: tuple[TaskState, ...] = ()
         self._waits: dict[tuple[int, int], int] = {}
-        self._jobs: set[int] | None = None
+        self._jobs: set[tuple[int, int]] = set()
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
@@ -177,8 +177,10 @@ class ProcessObserver:
         dump = next((d for d in reversed(self._gatherer.dumper.dumps) if d.pid == pid), None)
         if dump is None or not dump.threads:
             return
-        jobs = {t.tid for t in dump.threads if wait_kinds.must_end(t.frames)}
-        before, self._jobs = self._jobs, jobs if self._jobs is None else self._jobs & jobs
+        living = {(pid, thread.tid) for thread in dump.threads}
+        before = {job for job in self._jobs if job[0] == pid}
+        jobs = {(pid, t.tid) for t in dump.threads if wait_kinds.must_end(t.frames)}
+        self._jobs = before & living if before else jobs
         if before and not self._jobs and not self._progress:
             self._progress = "each request and job that ran at the first look has ended"
 
