@@ -181,7 +181,9 @@ def kind_of(
 def _freed(kind: WaitKind, frames: Sequence[Frame], state: ThreadState) -> WaitKind:
     """Return a kind that may go on if the wait has a limit. A data loader waits again then."""
     waits_again = any(frame.file == "torch/utils/data/dataloader.py" for frame in frames)
-    return kind if waits_again or not state.has_limit else replace(FREE, words=kind.words)
+    if waits_again or not state.has_limit:
+        return kind
+    return free_kind(state) if kind.needs_peers else replace(FREE, words=kind.words)
 
 
 _BOUNDED = re.compile(
