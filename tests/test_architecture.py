@@ -143,7 +143,6 @@ SOCKETS = {
     "guardian_client.py": "a pair of sockets between two of our processes",
     "isolation.py": "starts the loopback device of a network that has nothing else",
     "open_requests.py": "asks the kernel which connections exist (netlink)",
-    "wake_loop.py": "writes to the pair of sockets of an event loop",
 }
 """Modules that may import ``socket``, with the reason."""
 

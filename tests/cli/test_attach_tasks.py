@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from reprokit.host.attach import open_requests
-from reprokit.host.attach.inside import stopped_thread, wake_loop
-from tests.support.processes import wait_until
+from reprokit.host.attach.inside import stopped_thread
 from tests.support.reprokit_calls import reprokit
 
 from .test_attach import program, state_of, wait_for_line
@@ -131,23 +128,29 @@ def test_an_observation_takes_as_long_as_asked(tmp_path: Path) -> None:
     assert done.kind == "ok" and done.json["seconds"] >= 4
 
 
-def test_only_the_pair_of_a_loop_is_written_to() -> None:
-    """A loop that was not woken has nothing to read, and other sockets get nothing."""
-    import asyncio
+PAIR = """
+import asyncio, reprokit, socket, threading
 
-    loop = asyncio.new_event_loop()
-    left, right = socket.socketpair()
-    try:
-        inodes = [os.fstat(one.fileno()).st_ino for one in (left, right)]
-        pairs = open_requests.unix_pairs()
-        assert pairs[inodes[0]] == inodes[1] and pairs[inodes[1]] == inodes[0]
-        wake_loop.wake_event_loops(os.getpid())
-        own = loop._ssock  # type: ignore[attr-defined]
-        assert wait_until(lambda: own.recv(8, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"\0")
-        for one in (left, right):
-            with pytest.raises(BlockingIOError):
-                one.recv(1, socket.MSG_DONTWAIT)
-    finally:
-        left.close()
-        right.close()
-        loop.close()
+async def main():
+    near, far = socket.socketpair()
+    reader, _ = await asyncio.open_connection(sock=near)
+    print("ready", flush=True)
+    threading.Thread(target=lambda: (input(), far.send(b"message\\n"))).start()
+    print(repr(await reader.readline()), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@needs_stop
+def test_no_data_of_the_program_change(tmp_path: Path) -> None:
+    """A loop is not woken through its sockets: a pair of the program would look the same."""
+    (tmp_path / "pair.py").write_text(PAIR.replace("import asyncio, reprokit,", "import asyncio,"))
+    with program("pair.py", cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        wait_for_line(process, "ready")
+        done = attach_to(process, tmp_path, "--tasks", "--yes", "--stall", "3")
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        wait_for_line(process, repr(b"message\n"))
+    assert "Task-1" in str(done.json["verdict"]), done.out + done.err

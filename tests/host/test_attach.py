@@ -40,7 +40,7 @@ def test_a_pending_call_has_a_page_of_its_own(gdb: Path) -> None:
     assert caller.map_page() == 0x7F12A000
     words = (gdb / "words").read_text().splitlines()
     assert words[:3] == ["-p", "4242", "-batch"] and words[-1] == "detach"
-    assert caller.add_call(0x7F12A000)
+    assert caller.add_call(0x7F12A000, False)
     assert "PyRun_SimpleString, (void*)0x7f12a000)" in (gdb / "words").read_text()
     caller.unmap_page(0x7F12A000)
     assert "munmap)(0x7f12a000, 4096)" in (gdb / "words").read_text()
@@ -75,7 +75,7 @@ def test_a_refusal_of_gdb_has_its_reason(gdb: Path, answer: str, why: str) -> No
 def test_a_full_queue_of_pending_calls_is_no_added_call(gdb: Path) -> None:
     """Python returns -1."""
     (gdb / "answer").write_text("added -1\n")
-    assert not gdb_calls.GdbCaller(4242).add_call(0x7F12A000)
+    assert not gdb_calls.GdbCaller(4242).add_call(0x7F12A000, False)
 
 
 def test_a_program_without_symbols_of_python_is_refused() -> None:

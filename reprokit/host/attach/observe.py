@@ -137,6 +137,13 @@ class ProcessObserver:
             if dump.number == last and wait_kinds.runs_loop(dump)
         ]
 
+    def waits_in_selector(self, pid: int) -> bool:
+        """Return whether the main thread of a process waits in ``select`` of the module selectors,
+        as an event loop of asyncio does.
+        """
+        dump = next((d for d in reversed(self._gatherer.dumper.dumps) if d.pid == pid), None)
+        return dump is not None and wait_kinds.waits_in_selector(dump)
+
     def add_native_frames(self) -> RunOutcome:
         """Read the native frames too, which stops the process for about 0.2 s."""
         self._evidence = self._gatherer.add_native_evidence(

@@ -25,8 +25,6 @@ DONE, ERROR = 3, 2
 INFO = 2
 """INET_DIAG_INFO, the attribute with the ``struct tcp_info`` of linux/tcp.h."""
 ESTABLISHED, LISTEN = 1, 10
-SHOW_PEER, UNIX_PEER = 4, 2
-"""UDIAG_SHOW_PEER and UNIX_DIAG_PEER (linux/unix_diag.h)."""
 MIN_GAP_S = 0.3
 """A client of HTTP/2 acknowledges an answer within a round trip, which is no new request."""
 _TIMES, _SEGMENTS = struct.Struct("=IIII"), struct.Struct("=II")
@@ -111,30 +109,6 @@ def list_connections() -> list[Connection]:
             head = struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP_REQUEST, 1, 0)
             link.send(head + body)
             found += _read_answer(link)
-    return found
-
-
-def unix_pairs() -> dict[int, int]:
-    """Return the inode of the other end of each connected Unix socket, by its inode; empty if the
-    kernel does not tell.
-    """
-    found: dict[int, int] = {}
-    with (
-        host_log.suppress(OSError, struct.error),
-        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link,
-    ):
-        link.settimeout(2.0)
-        body = struct.pack("=BBHIII8x", socket.AF_UNIX, 0, 0, 1 << ESTABLISHED, 0, SHOW_PEER)
-        head = struct.pack("=IHHII", 16 + len(body), DIAG_BY_FAMILY, DUMP_REQUEST, 1, 0)
-        link.send(head + body)
-        while True:
-            for kind, data in _messages(link.recv(1 << 16)):
-                if kind in (DONE, ERROR):
-                    return found
-                (inode,) = struct.unpack_from("=I", data, 4)
-                for attribute, value in _attributes(data[16:]):
-                    if attribute == UNIX_PEER:
-                        (found[inode],) = struct.unpack_from("=I", value)
     return found
 
 

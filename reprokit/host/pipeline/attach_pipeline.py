@@ -235,7 +235,13 @@ def _record_tasks(
     pids = [p for p in observer.pids_with_tasks if may_run or prepared.takes_programs(p)]
     for pid in pids[:MAX_LOOPS]:
         try:
-            run_inside.record_inside(pid, state.run_path, TASKS_TIMEOUT_S, run_inside.TASKS)
+            run_inside.record_inside(
+                pid,
+                state.run_path,
+                TASKS_TIMEOUT_S,
+                run_inside.TASKS,
+                ends_wait=observer.waits_in_selector(pid),
+            )
         except CannotRunInside as problem:
             state.callbacks.say(f"no tasks of process {pid}: {problem}")
             state = state.with_missing("tasks", str(problem))

@@ -264,6 +264,16 @@ def runs_loop(dump: Dump) -> bool:
     )
 
 
+def waits_in_selector(dump: Dump) -> bool:
+    """Return whether the main thread of a process is in a selector of an event loop."""
+    for thread in dump.threads:
+        files = [fr.normalise_file(frame.file) for frame in thread.frames]
+        if thread.tid == dump.pid:
+            is_loop = any(_RUNS_LOOP.fullmatch(file) for file in files)
+            return files[:1] == ["<stdlib>/selectors.py"] and is_loop
+    return False
+
+
 def blocks_loop(frames: Sequence[Frame]) -> bool:
     """Return whether an event loop runs code of a task in this thread. While that code waits, no
     other task of the loop goes on.

@@ -43,8 +43,10 @@ class GdbCaller:
             raise CannotRunInside(_why(answer))
         return int(found[1], 16)
 
-    def add_call(self, address: int) -> bool:
-        """Add a pending call that runs the text at ``address``; False if the queue is full."""
+    def add_call(self, address: int, ends_wait: bool) -> bool:
+        """Add a pending call that runs the text at ``address``; False if the queue is full. A wait
+        is not ended.
+        """
         answer = _run_gdb(
             self._pid,
             'printf "added %d\\n", ((int(*)(void*,void*))Py_AddPendingCall)'

@@ -50,8 +50,11 @@ class Caller(Protocol):
     def map_page(self) -> int:
         """Map a page that can be written, and return its address."""
 
-    def add_call(self, address: int) -> bool:
-        """Add a pending call that runs the text at ``address``; False if the queue is full."""
+    def add_call(self, address: int, ends_wait: bool) -> bool:
+        """Add a pending call that runs the text at ``address``; False if the queue is full.
+
+        With ``ends_wait``, a main thread that waits for events of a selector runs it at once.
+        """
 
     def unmap_page(self, address: int) -> None:
         """Unmap the page."""
@@ -69,12 +72,16 @@ class PendingCall:
         self._caller = caller or choose_caller(pid)
         self._address = self._caller.map_page()
 
-    def start(self, program: Path) -> None:
-        """Add the call. Raises CannotRunInside if that is not possible."""
+    def start(self, program: Path, ends_wait: bool = False) -> None:
+        """Add the call. Raises CannotRunInside if that is not possible.
+
+        ``ends_wait`` is for a main thread in ``select`` of the module selectors: the caller gets an
+        empty list, as at its limit.
+        """
         try:
             text = _CALL.format(file=str(program)).encode()
             stopped_thread.write_memory(self._pid, self._address, text)
-            is_added = self._caller.add_call(self._address)
+            is_added = self._caller.add_call(self._address, ends_wait)
         except (CannotRunInside, OSError) as problem:
             self._caller.unmap_page(self._address)
             raise CannotRunInside(str(problem)) from problem
@@ -119,9 +126,16 @@ class _StoppedCaller:
             raise CannotRunInside(f"the process got no memory: {os.strerror(-address)}")
         return address
 
-    def add_call(self, address: int) -> bool:
+    def add_call(self, address: int, ends_wait: bool) -> bool:
         function, run = self._symbols[_ADD], self._symbols[_RUN]
-        return self._run(lambda thread: thread.call(function, run, address)) & 0xFFFFFFFF == 0
+
+        def add(thread: StoppedThread) -> int:
+            result = thread.call(function, run, address) & 0xFFFFFFFF
+            if ends_wait and not result:
+                thread.end_wait()
+            return result
+
+        return self._run(add) == 0
 
     def unmap_page(self, address: int) -> None:
         self._system_call(MUNMAP, address, PAGE_BYTES)

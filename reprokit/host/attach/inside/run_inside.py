@@ -15,7 +15,7 @@ import psutil
 from reprokit.core.shared import cuts
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.attach import prepared
-from reprokit.host.attach.inside import pending_call, remote_exec, wake_loop
+from reprokit.host.attach.inside import pending_call, remote_exec
 from reprokit.host.attach.inside.injection import CannotRunInside, Injection
 from reprokit.host.run import launch
 from reprokit.host.system import deletion, files, host_log
@@ -70,9 +70,16 @@ def describe_way(pid: int) -> str:
     raise BadInput("--graphs needs gdb on this processor, and it is not installed: apt install gdb")
 
 
-def record_inside(pid: int, run_path: Path, deadline_s: float, module: str = GRAPHS) -> int:
+def record_inside(
+    pid: int,
+    run_path: Path,
+    deadline_s: float,
+    module: str = GRAPHS,
+    *,
+    ends_wait: bool = False,
+) -> int:
     """Record the graphs that a process compiles, or its ``TASKS``, into the run directory, and
-    return their number.
+    return their number. ``ends_wait`` is for a main thread whose selector waits for events.
 
     Raises:
         CannotRunInside: the process cannot be changed, or its main thread runs no Python code for
@@ -85,9 +92,7 @@ def record_inside(pid: int, run_path: Path, deadline_s: float, module: str = GRA
         program.write_text(
             _PROGRAM.format(folder=str(agent), run=str(run_path), done=str(done), module=module)
         )
-        injection = _inject(pid, program)
-        if module == TASKS:
-            wake_loop.wake_event_loops(pid)
+        injection = _inject(pid, program, ends_wait)
         said = _wait_for(done, deadline_s)
         if said is None:
             injection.cancel()  # the program may still run
@@ -107,7 +112,7 @@ def record_inside(pid: int, run_path: Path, deadline_s: float, module: str = GRA
     return int(said)
 
 
-def _inject(pid: int, program: Path) -> Injection:
+def _inject(pid: int, program: Path, ends_wait: bool) -> Injection:
     """Ask a process for the program, in the first way that works."""
     if prepared.takes_programs(pid):
         request = prepared.ProgramRequest(pid)
@@ -116,7 +121,7 @@ def _inject(pid: int, program: Path) -> Injection:
             return request
         except (OSError, KeyError) as problem:
             host_log.log_ignored(problem)
-    if remote_exec.is_supported(pid):
+    if not ends_wait and remote_exec.is_supported(pid):
         remote = remote_exec.RemoteExec(pid)
         try:
             remote.start(program)
@@ -126,7 +131,7 @@ def _inject(pid: int, program: Path) -> Injection:
                 raise
             host_log.log_ignored(problem)
     call = pending_call.PendingCall(pid)
-    call.start(program)
+    call.start(program, ends_wait)
     return call
 
 

@@ -37,6 +37,9 @@ FAULTS = frozenset(
     {signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT}
 )
 """Signals that the thread itself causes. They are not blocked, and the first two end a call."""
+EPOLL_WAITS = frozenset({232, 281})
+MAX_ERROR = 4096
+"""Results of system calls above 2**64 minus this number are errors."""
 SIGNAL_SET = struct.Struct("=Q")
 
 _NAMES = (
@@ -124,6 +127,16 @@ class StoppedThread:
         self._write_values(values)
         self._trace(PTRACE_CONT)
         return self._result(signal.SIGSEGV, "the call")
+
+    def end_wait(self) -> None:
+        """Let an interrupted epoll_wait(2) of the thread return without an event, as at its limit,
+        when the thread goes on. Any other system call is not changed.
+        """
+        values = dict(zip(_NAMES, _LAYOUT.unpack(self._saved[NT_PRSTATUS]), strict=True))
+        is_interrupted = values["rax"] > 2**64 - MAX_ERROR
+        if values["orig_rax"] in EPOLL_WAITS and is_interrupted:
+            values.update(rax=0, orig_rax=2**64 - 1)
+            self._saved[NT_PRSTATUS] = _LAYOUT.pack(*(values[name] for name in _NAMES))
 
     def system_call(self, instruction: int, number: int, *arguments: int) -> int:
         """Make a system call with the instruction at this address, and return its result."""
