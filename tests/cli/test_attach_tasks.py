@@ -105,7 +105,7 @@ def test_tasks_of_an_idle_program_are_listed(tmp_path: Path) -> None:
         done = reprokit("attach", str(process.pid), "--output-dir", tmp_path / "out")
     assert done.status == 0 and "is idle" in done.out, done.out + done.err
     assert "task consumer waits for an item of a queue" in done.out
-    assert "task Task-1 waits for a time at idle.py:5 in main" in done.out
+    assert "task Task-1 sleeps at idle.py:5 in main" in done.out
 
 
 def test_tasks_are_recorded_only_with_consent(tmp_path: Path) -> None:

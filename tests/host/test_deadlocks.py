@@ -78,7 +78,7 @@ DEADLOCKS = {
         "process = multiprocessing.get_context('fork').Process(target=work)\n"
         "with lock:\n    process.start()\nprint('ready', flush=True)\nprocess.join()\n",
         "it was held at a fork, or by a thread that ended",
-        "waits for the lock lock at deadlock.py:4 in work",
+        "waits for the lock at deadlock.py:4 in work",
     ),
     "full queue of processes": (
         "import multiprocessing\nfork = multiprocessing.get_context('fork')\nitems = fork.Queue(1)\n"
@@ -101,6 +101,22 @@ DEADLOCKS = {
         "threading.Thread(target=consume).start()\nprint('ready', flush=True)\n",
         "they wait for each other",
         "an item of a queue at deadlock.py:5 in consume",
+    ),
+    "lock of a signal handler": (
+        "import signal, threading\nlock = threading.Lock()\n"
+        "def note(*_):\n    with lock:\n        pass\n"
+        "signal.signal(signal.SIGALRM, note)\nsignal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+        "def main():\n    with lock:\n        print('ready', flush=True)\n        while True:\n"
+        "            pass\nmain()\n",
+        "the thread holds this lock itself",
+        "waits for the lock at deadlock.py:4 in note",
+    ),
+    "pipe that nobody reads": (
+        "import subprocess, sys\nprint('ready', flush=True)\n"
+        "text = 'print(\"x\" * 1_000_000)'\n"
+        "subprocess.Popen([sys.executable, '-c', text], stdout=subprocess.PIPE).wait()\n",
+        "writes more into a pipe than it holds, and nobody reads it",
+        "waits for a process to end at deadlock.py:4",
     ),
     "two processes with two locks": (
         "import multiprocessing, time\nfork = multiprocessing.get_context('fork')\n"
@@ -158,6 +174,18 @@ HEALTHY = {
         "import asyncio\nasync def main():\n"
         "    server = await asyncio.start_server(print, '127.0.0.1', 0)\n"
         "    print('ready', flush=True)\n    await server.serve_forever()\nasyncio.run(main())\n"
+    ),
+    "threads that accept in turn": (
+        "import socket, threading\nlock = threading.Lock()\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "def serve():\n    with lock:\n        server.accept()\n"
+        "for _ in range(3):\n    threading.Thread(target=serve).start()\n"
+        "print('ready', flush=True)\n"
+    ),
+    "loop that waits for a signal": (
+        "import asyncio, signal\nasync def main():\n    stop = asyncio.Event()\n"
+        "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)\n"
+        "    print('ready', flush=True)\n    await stop.wait()\nasyncio.run(main())\n"
     ),
     "task that sleeps": (
         "import asyncio\nasync def main():\n    print('ready', flush=True)\n"

@@ -108,6 +108,9 @@ def judge_attached(seen: Observation) -> Verdict | None:
         and not _has_native_frames(seen)
     ):
         because += "; the cause may be native code instead: attach with --native to see it"
+    if phase is None and cause.name in ("python-loop", "native-loop", "native-loop-holding-gil"):
+        why = f"{what} uses the CPU, and none of its stacks could be read, so nothing shows whether"
+        return verdict_of("unknown", cause.name, f"{why} it advances")
     limit_s = seconds_of_hang(seen, seen.quiet_limit_s)
     if (seen.quiet_s or 0.0) < limit_s:
         option = "" if limit_s < seen.quiet_limit_s else " (--stall)"

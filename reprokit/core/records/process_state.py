@@ -69,6 +69,8 @@ class ProcessState:
     """Seconds since its heartbeat thread last got the GIL; None if it has no heartbeat thread."""
     memory: tuple[tuple[float, int, float], ...] = ()
     """(seconds, resident bytes, CPU seconds) over the stall, oldest first."""
+    handles_signals: bool = False
+    """It has a handler for a signal other than SIGINT, those of a crash, and ours."""
     rank: str = ""
     """The variable RANK of its environment; empty if it has none."""
     world_size: str = ""

@@ -173,6 +173,8 @@ class ProcessObserver:
         )
         self._evidence = self._gatherer.with_tasks(self._evidence, self._tasks)
         self._seen = self._observation()
+        self._evidence = self._gatherer.with_file_locks(self._evidence, self._seen)
+        self._seen = self._observation()
         self._gatherer.write_evidence(self._evidence)
         self._check_stacks()
 

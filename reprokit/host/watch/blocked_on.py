@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import struct
 import time
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ import psutil
 
 from reprokit.core.records.process_state import HeldLock, cut_words
 from reprokit.core.redaction.command_words import command_text
+from reprokit.core.shared.contract.journal_format import PROGRAM_SIGNAL, STACKS_SIGNAL
 from reprokit.host.system import host_log, process_tree
 
 # The system calls that can block, from unistd.h of the kernel for each architecture.
@@ -96,6 +98,17 @@ _NAMES = {"x86_64": _X86, "aarch64": _ARM}.get(platform.machine(), {})
 _HAS_FD = frozenset(
     "read write pread64 readv writev connect accept accept4 sendto recvfrom sendmsg recvmsg"
     " recvmmsg fcntl flock fsync epoll_wait epoll_pwait splice".split()
+)
+_SIGNALS_OF_PROGRAMS = tuple(
+    int(number)
+    for number in signal.valid_signals()
+    if number
+    not in {
+        *(signal.SIGINT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
+        *(signal.SIGABRT, signal.SIGTRAP, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP),
+        *(STACKS_SIGNAL, PROGRAM_SIGNAL),
+    }
+    and number <= signal.SIGRTMIN
 )
 _LOCKING = {7, 38}  # F_SETLKW and F_OFD_SETLKW of fcntl(2)
 _P_PID, _P_PIDFD = 1, 3
@@ -282,6 +295,13 @@ def catches_signal(pid: int, number: int) -> bool:
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) & 1 << (number - 1))
     return False
+
+
+def handles_signals(pid: int) -> bool:
+    """Return whether a process has a handler for a signal other than SIGINT, those of a crash, and
+    those of ``reprokit.watch()``.
+    """
+    return any(catches_signal(pid, number) for number in _SIGNALS_OF_PROGRAMS)
 
 
 def read_proc_file(path: str) -> str:

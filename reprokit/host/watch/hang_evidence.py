@@ -178,19 +178,22 @@ class EvidenceGatherer:
             changed = dataclasses.replace(process, threads=threads)
             processes = tuple(changed if p.pid == process.pid else p for p in evidence.processes)
             evidence = dataclasses.replace(evidence, processes=processes)
-        lock_file = self.dumper.find_lock_file(pid) if cause == "file-lock" else ""
-        paths = [lock_file, thread.waits_for] if cause == "file-lock" else []
-        locks = (
-            blocked_on.find_locks(pid, (p.pid for p in evidence.processes), paths)
-            if cause == "file-lock"
-            else ()
-        )
-        return dataclasses.replace(
-            evidence,
-            lock_file=lock_file,
-            locks=locks,
-            generated_lines=_generated_lines(self._last_round()),
-        )
+        evidence = self.with_file_locks(evidence, dataclasses.replace(seen, evidence=evidence))
+        return dataclasses.replace(evidence, generated_lines=_generated_lines(self._last_round()))
+
+    def with_file_locks(self, evidence: Evidence, seen: Observation) -> Evidence:
+        """Return the evidence with the holders of file locks, if the working thread waits for
+        one.
+        """
+        pid, tid = seen.main_pid or 0, seen.working_tid or seen.main_pid or 0
+        process = evidence.process_of_pid(pid)
+        thread = next((t for t in process.threads if t.tid == tid), None) if process else None
+        if thread is None or hang_causes.diagnose_hang(seen).name != "file-lock":
+            return evidence
+        lock_file = self.dumper.find_lock_file(pid)
+        pids = (p.pid for p in evidence.processes)
+        locks = blocked_on.find_locks(pid, pids, [lock_file, thread.waits_for])
+        return dataclasses.replace(evidence, lock_file=lock_file, locks=locks)
 
     def dump_rest_by_signal(self, dumped: Sequence[int]) -> None:
         """Send a signal for a dump to every process that can dump itself, except ``dumped``.

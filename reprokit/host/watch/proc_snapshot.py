@@ -131,6 +131,7 @@ class ProcSampler:
             threads=tuple(threads),
             gil_age_s=gil_age,
             memory=tuple(_thinned(memory)),
+            handles_signals=blocked_on.handles_signals(pid),
             rank=rank,
             world_size=world_size,
         )

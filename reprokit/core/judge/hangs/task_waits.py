@@ -19,6 +19,7 @@ _WORDS = {
     ("queues.py", "get"): "an item of a queue",
     ("queues.py", "put"): "room in a queue",
     ("queues.py", "join"): "the tasks of a queue to be done",
+    ("taskgroups.py", "__aexit__"): "the tasks of its group",
     ("tasks.py", "sleep"): "a time",
     ("tasks.py", "wait_for"): "a future, with a limit",
     ("tasks.py", "wait"): "other tasks",
@@ -44,8 +45,9 @@ def describe_tasks(seen: Observation, first: int = 0) -> tuple[str, ...]:
         groups.setdefault((words, wait_kinds.place_of(task.frames)), []).append(task.name)
     rows = []
     for (words, place), names in list(groups.items())[:MAX_ROWS]:
-        who = f"task {names[0]} waits" if len(names) == 1 else f"{len(names)} tasks wait"
-        rows.append(f"{who} for {words} at {place}")
+        verb, rest = ("sleep", "") if words == wait_kinds.A_TIME else ("wait", f" for {words}")
+        who = f"task {names[0]} {verb}s" if len(names) == 1 else f"{len(names)} tasks {verb}"
+        rows.append(f"{who}{rest} at {place}")
     return tuple(rows)
 
 
@@ -79,4 +81,6 @@ def _words_of(frames: Sequence[Frame]) -> str:
             break
         call = frame.file.removeprefix("<stdlib>/asyncio/"), frame.function.rsplit(".", 1)[-1]
         words = _WORDS.get(call, words)
+        if words == "a lock" and "Semaphore" in frame.function:
+            words = "a semaphore"
     return words or "a future"

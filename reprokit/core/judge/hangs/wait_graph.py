@@ -58,6 +58,8 @@ class Wait:
     """The processes that can end the wait; empty if a thread of the same process can."""
     holders: frozenset[int] = field(default_factory=frozenset)
     """The threads that hold its lock; empty if they are not known."""
+    holds_it: bool = False
+    """The thread itself holds the lock that it waits for."""
 
     @property
     def is_resting(self) -> bool:
@@ -108,6 +110,17 @@ def waits_of(seen: Observation) -> Iterator[Wait]:
                 yield _wait_of(seen, process, thread, state, tree)
 
 
+def waits_for_idle_holder(waits: Sequence[Wait], pid: int, tid: int) -> bool:
+    """Return whether a thread waits for a lock whose holders wait for a connection or an event from
+    outside: the next of several threads that accept.
+    """
+    wait = next((w for w in waits if (w.pid, w.tid) == (pid, tid)), None)
+    if wait is None or not wait.holders:
+        return False
+    held = [w for w in waits if w.pid == pid and w.tid in wait.holders]
+    return all(w.kind.is_free and w.kind.words in wait_kinds.FROM_OUTSIDE for w in held)
+
+
 def is_loop_at_rest(seen: Observation) -> bool:
     """Return whether the working thread runs an event loop that waits for the next event."""
     tid = seen.working_tid or seen.main_pid
@@ -155,7 +168,11 @@ def _wait_of(
     kind = wait_kinds.kind_of(thread, state, use, seen.evidence.waiting_calls)
     if (state.want or 0.0) > BUSY_SHARE or process.is_stopped:
         kind = replace(kind, name="free", is_free=True)
+    if kind.name == "loop" and process.handles_signals:
+        kind = replace(kind, name="free", is_free=True, words="the next event")
     peers = _peers_of(process, state, kind, tree)
+    if kind.needs_peers and state.waits_for.endswith("open in no other process"):
+        kind = replace(kind, needs_peers=False)  # only a thread of this process may write
     if kind.needs_peers and not peers:
         kind = replace(wait_kinds.free_kind(state), below=kind.below)
     return Wait(
@@ -173,6 +190,7 @@ def _wait_of(
         wait_kinds.must_end(thread.frames),
         peers,
         _holders_of(seen, use),
+        use is not None and use.waits in {lock.identity for lock in use.holds},
     )
 
 

@@ -16,7 +16,8 @@ RESTARTED = "restart_syscall"
 the kernel does not report its arguments.
 """
 POOL, LOOP = "pool", "loop"
-NATIVE = "native code"
+NATIVE, A_TIME = "native code", "a time"
+FROM_OUTSIDE = frozenset({"a connection", "the next event"})
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ _WORDS_OF_CALLS = (
     (re.compile("accept4?"), "a connection"),
     (re.compile("recv\\w*|readv?"), "data"),
     (re.compile("send\\w*|writev?"), "room to write"),
-    (re.compile("sleep|(clock_)?nanosleep|restart_syscall"), "a time"),
+    (re.compile("sleep|(clock_)?nanosleep|restart_syscall"), A_TIME),
     (re.compile("futex"), NATIVE),
 )
 """System calls, and what a thread that may go on waits for."""
@@ -60,6 +61,8 @@ _PROCESS = WaitKind("process", "a process to end", needs_peers=True, rank=3)
 _PIPE = WaitKind("pipe", "data of a pipe", needs_peers=True, rank=2)
 _FULL_PIPE = WaitKind("full pipe", "room in a pipe", needs_peers=True, rank=2)
 _PROCESS_LOCK = WaitKind("process lock", "a lock between processes", rank=5)
+
+_IMPORT_LOCK = WaitKind("import lock", "a module that a different thread imports", rank=5)
 
 _STDLIB = tuple(
     (re.compile(file), re.compile(function), kind)
@@ -161,7 +164,8 @@ def kind_of(
         if any(f.file == "<stdlib>/multiprocessing/synchronize.py" for f in frames[:2]):
             found = _PROCESS_LOCK
         if found is None and use is not None:
-            found = replace(_LOCK, words=f"the lock {use.waits_name}")
+            named = "" if use.waits_name == "lock" else f" {use.waits_name}"
+            found = replace(_LOCK, words=f"the lock{named}")
         if found is None or found.needs_peers:
             return replace(free_kind(state), below=below)
         return replace(_freed(found, frames, state), below=below)
@@ -191,16 +195,10 @@ _BOUNDED = re.compile(
     r"|(gunicorn/workers|werkzeug|waitress)/\w+\.py|torch/utils/data/_utils/fetch\.py"
 )
 """Code that runs one request or one task, which ends."""
-_JOB = re.compile(
-    r"<stdlib>/(concurrent/futures|multiprocessing)/(thread|process|pool)\.py|billiard/pool\.py"
-)
-_JOB_CALL = re.compile(r"run|mapstar|starmapstar|_process_worker|_process_chunk|worker|workloop")
 _HTTP = re.compile(
     r"<stdlib>/(http/server|wsgiref/)"
     r"|(aiohttp/web|cheroot|daphne|gunicorn|hypercorn|sanic|tornado|uvicorn|waitress|werkzeug)"
 )
-_NO_CONSUMER = frozenset({"future", "thread", "pool", "server", "barrier"})
-"""What no thread waits for that runs for as long as the program."""
 
 
 def serve_http(dumps: Iterable[Dump]) -> bool:
@@ -210,8 +208,8 @@ def serve_http(dumps: Iterable[Dump]) -> bool:
 
 
 def must_end(frames: Sequence[Frame]) -> bool:
-    """Return whether a thread runs something that ends: a callback of an event loop, a request, a
-    task, or a job that waits for others. Its wait is not idle.
+    """Return whether a thread runs something that ends: a callback of an event loop, a request or a
+    task. Its wait is not idle.
     """
     if blocks_loop(frames):
         return True
@@ -220,9 +218,6 @@ def must_end(frames: Sequence[Frame]) -> bool:
     for frame in normal:
         if is_own and _BOUNDED.fullmatch(frame.file):
             return True
-        if is_own and _JOB.fullmatch(frame.file) and _JOB_CALL.fullmatch(_last(frame.function)):
-            found = _of_stdlib(normal)
-            return found is not None and found.name in _NO_CONSUMER
         is_own |= frame.file == fr.USER
     return False
 
@@ -340,6 +335,8 @@ def _of_stdlib(frames: Sequence[Frame]) -> WaitKind | None:
     for frame in frames:
         if not frame.file.startswith(("<stdlib>/", "<frozen>")):
             break
+        if frame.file == "<frozen>" and "ModuleLock" in frame.function:
+            return _IMPORT_LOCK
         module = frame.file.removeprefix("<stdlib>/").removesuffix(".py")
         for file, function, kind in _STDLIB:
             name = frame.function if "\\." in function.pattern else _last(frame.function)

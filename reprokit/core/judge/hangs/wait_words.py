@@ -28,15 +28,18 @@ def describe_stuck(stuck: Sequence[Wait]) -> tuple[str, ...]:
     for (pid, words, place), waits in groups.items():
         of_process = f" of process {pid}" if several else ""
         first = _short(waits[0].thread)
-        names = f"thread {first}{of_process} waits"
+        verb = "sleeps" if words == wait_kinds.A_TIME else "waits"
+        names = f"thread {first}{of_process} {verb}"
         if several and waits[0].tid == pid:
             title = f" ({waits[0].process})" if waits[0].process else ""
-            names = f"process {pid}{title} waits"
+            names = f"process {pid}{title} {verb}"
         if len(waits) > 1:
             name = _ENDS_IN_NUMBER.sub("", first)
-            names = f"{plural(len(waits), 'thread')} {name}{of_process} wait"
+            named = "" if name == "Thread" else f" {name}"
+            names = f"{plural(len(waits), 'thread')}{named}{of_process} {verb.removesuffix('s')}"
         inside = f" in {waits[0].inside}" if waits[0].inside else ""
-        for_words = "" if inside and words == wait_kinds.NATIVE else f" for {words or 'something'}"
+        is_plain = words == wait_kinds.A_TIME or (inside and words == wait_kinds.NATIVE)
+        for_words = "" if is_plain else f" for {words or 'something'}"
         rows.append(f"{names}{inside}{for_words} at {place}")
     more = len(rows) - MAX_ROWS
     return (*rows[:MAX_ROWS], *([f"and {plural(more, 'more wait')}"] if more > 0 else []))
@@ -64,10 +67,13 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
     if first.kind.name == "future" and wait_kinds.POOL in first.kind.below:
         pool = _ENDS_IN_NUMBER.sub("", _short(first.thread))
         workers = [w for w in mates if _ENDS_IN_NUMBER.sub("", _short(w.thread)) == pool]
-        if all(w.kind.name == "future" for w in workers):
-            count = plural(len(workers) + 1, "worker")
+        has_loop = any(wait_kinds.LOOP in w.kind.below for w in mates)
+        if all(w.kind.name == "future" for w in workers) and not has_loop:
+            count = len(workers) + 1
             return Reason(
-                f"all {count} of a pool wait for jobs that a worker of the pool must run",
+                f"all {count} workers of a pool wait for jobs that a worker of the pool must run"
+                if workers
+                else "the only worker of a pool waits for a job that it must run itself",
                 "use a different pool for the inner jobs, or do not wait for them inside a job",
             )
     if first.kind.is_in_thread and wait_kinds.LOOP in first.kind.below:
@@ -76,9 +82,9 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
             "await it (asyncio.wrap_future, asyncio.to_thread) instead of blocking the thread",
         )
     if first.kind.name == "loop":
+        shown = "" if seen.evidence.tasks else " (--tasks shows them)"
         return Reason(
-            "no task of the event loop waits for a socket or a time, so none can go on",
-            "" if seen.evidence.tasks else "attach with --tasks, which shows them",
+            f"no task of the event loop waits for a socket or a time, so none can go on{shown}"
         )
     if first.kind.name == "pool":
         return Reason(
@@ -88,7 +94,20 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
         )
     if first.kind.name == "server":
         return Reason("the thread waits for the end of a loop that it runs itself")
-    if any(w.kind.name == "full pipe" for w in stuck):
+    if first.kind.name == "barrier":
+        return Reason("the other parties of the barrier have ended, or cannot go on either")
+    if first.holds_it:
+        return Reason(
+            "the thread holds this lock itself",
+            "use threading.RLock, or do not take the lock in a signal handler or in __del__",
+        )
+    full = [w for w in stuck if w.kind.name == "full pipe"]
+    if full and not any("queue" in w.kind.words for w in full):
+        return Reason(
+            "a process writes more into a pipe than it holds, and nobody reads it",
+            "read the pipe while the process runs, such as with communicate()",
+        )
+    if full:
         return Reason(
             "a process sends what is left in a queue before it ends, and nobody reads it",
             "get the items of the queue before the join",
@@ -100,7 +119,8 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
             "nobody gets the items of the queue: each process that could waits too",
             "get its items while the other processes run, or give it no limit",
         )
-    others = [w for w in mates if not w.is_service]
+    idle = ("queue", "pipe")
+    others = [w for w in mates if not (w.is_service and w.kind.name in idle)]
     if others or first.peers:
         return Reason("they wait for each other")
     if first.kind.name != "lock":
@@ -123,7 +143,8 @@ def describe_end(seen: Observation) -> str:
     first, *others = describe_stuck(stuck)
     rows = (first, *describe_callers(stuck), *others)
     if stuck[0].kind.name == "loop":
-        rows = task_waits.describe_tasks(seen) or rows
+        threads = describe_stuck([wait for wait in stuck if wait.kind.name != "loop"])
+        rows = (*task_waits.describe_tasks(seen), *threads) if seen.evidence.tasks else rows
     return "; ".join((why_stuck(stuck, seen).words, *rows))
 
 

@@ -306,7 +306,7 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     why = (
         "Its threads wait for each other's locks."
         if lock_cycles.find_cycle(seen)
-        else "Its threads or processes wait for each other."
+        else as_sentence(verdict.detail.partition("; ")[0])
         if verdict.cause == "deadlock"
         else f"The stack that did not move ends in {place.words}{called}, and no frame of the"
         " compiler is on it."
