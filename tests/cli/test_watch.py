@@ -191,7 +191,7 @@ def test_a_worker_below_a_launcher_locks_up(tmp_path: Path) -> None:
         worker = int((tmp_path / "worker.pid").read_text())
         assert psutil.pid_exists(worker)
     (found,) = lock_ups(out)
-    assert found["cause"] == "lock-deadlock" and f"Process {worker}" in found["reason"]
+    assert found["cause"] == "deadlock" and f"Process {worker}" in found["reason"]
     assert "in hold" in found["reason"] and found["is_new"] and not found["pack"]
 
 

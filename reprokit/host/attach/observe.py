@@ -188,7 +188,7 @@ class ProcessObserver:
             return
         living = {(pid, thread.tid) for thread in dump.threads}
         before = {job for job in self._jobs if job[0] == pid}
-        jobs = {(pid, t.tid) for t in dump.threads if wait_kinds.must_end(t.frames)}
+        jobs = {(pid, t.tid) for t in dump.threads if wait_kinds.runs_job(t.frames)}
         self._jobs = before & living if before else jobs
         if before and not self._jobs and not self._progress:
             self._progress = "each request and job that ran at the first look has ended"

@@ -53,7 +53,7 @@ class Wait:
     """The user's lines that led to the place, the innermost first."""
     has_users_line: bool = False
     is_job: bool = False
-    """It runs something that ends, such as a request; see ``wait_kinds.must_end``."""
+    """It runs something that ends, such as a request; see ``wait_kinds.runs_job``."""
     peers: frozenset[int] = field(default_factory=frozenset)
     """The processes that can end the wait; empty if a thread of the same process can."""
     holders: frozenset[int] = field(default_factory=frozenset)
@@ -142,7 +142,7 @@ def is_compiling(seen: Observation) -> bool:
 
 def runs_job(seen: Observation) -> bool:
     """Return whether the working thread runs something that ends, such as a request."""
-    return wait_kinds.must_end(_working_stack(seen))
+    return wait_kinds.runs_job(_working_stack(seen))
 
 
 def _working_stack(seen: Observation) -> tuple[Frame, ...]:
@@ -187,7 +187,7 @@ def _wait_of(
         wait_kinds.call_of_package(thread.frames),
         wait_kinds.calling_places(thread.frames),
         bool(wait_kinds.users_place(thread.frames)),
-        wait_kinds.must_end(thread.frames),
+        wait_kinds.runs_job(thread.frames),
         peers,
         _holders_of(seen, use),
         use is not None and use.waits in {lock.identity for lock in use.holds},

@@ -190,11 +190,13 @@ def _freed(kind: WaitKind, frames: Sequence[Frame], state: ThreadState) -> WaitK
     return free_kind(state) if kind.needs_peers else replace(FREE, words=kind.words)
 
 
-_BOUNDED = re.compile(
-    r"<stdlib>/(http/server|wsgiref/\w+)\.py|(celery/app/trace|rq/job|anyio/_backends/_asyncio)\.py"
-    r"|(gunicorn/workers|werkzeug|waitress)/\w+\.py|torch/utils/data/_utils/fetch\.py"
+_TASKS = re.compile(r"(celery/app/trace|rq/job)\.py|torch/utils/data/_utils/fetch\.py")
+"""Code that runs one task of a queue, or loads one batch, which ends."""
+_REQUESTS = re.compile(
+    r"<stdlib>/(http/server|wsgiref/\w+)\.py|anyio/_backends/_asyncio\.py"
+    r"|(gunicorn/workers|werkzeug|waitress)/\w+\.py"
 )
-"""Code that runs one request or one task, which ends."""
+"""Code that runs one request. A thread whose client has gone may wait in it for ever."""
 _HTTP = re.compile(
     r"<stdlib>/(http/server|wsgiref/)"
     r"|(aiohttp/web|cheroot|daphne|gunicorn|hypercorn|sanic|tornado|uvicorn|waitress|werkzeug)"
@@ -208,18 +210,25 @@ def serve_http(dumps: Iterable[Dump]) -> bool:
 
 
 def must_end(frames: Sequence[Frame]) -> bool:
-    """Return whether a thread runs something that ends: a callback of an event loop, a request or a
-    task. Its wait is not idle.
+    """Return whether a thread runs something that ends: a callback of an event loop, a task of a
+    queue, or a request that waits for a future. Its wait is not idle.
     """
-    if blocks_loop(frames):
+    if blocks_loop(frames) or _runs(frames, _TASKS):
         return True
-    normal = fr.normalise_frames(own_frames(frames))
-    is_own = False
-    for frame in normal:
-        if is_own and _BOUNDED.fullmatch(frame.file):
-            return True
-        is_own |= frame.file == fr.USER
-    return False
+    found = _of_stdlib(fr.normalise_frames(own_frames(frames)))
+    return found is not None and found.name == "future" and _runs(frames, _REQUESTS)
+
+
+def runs_job(frames: Sequence[Frame]) -> bool:
+    """Return whether a thread runs a callback of an event loop, a task of a queue or a request."""
+    return blocks_loop(frames) or _runs(frames, _TASKS) or _runs(frames, _REQUESTS)
+
+
+def _runs(frames: Sequence[Frame], runner: re.Pattern[str]) -> bool:
+    """Return whether code of the user is on the stack, and was called by a runner."""
+    files = [fr.normalise_file(frame.file) for frame in own_frames(frames)]
+    at = files.index(fr.USER) if fr.USER in files else len(files)
+    return any(runner.fullmatch(file) for file in files[at:])
 
 
 def polls_in_library(frames: Sequence[Frame]) -> bool:

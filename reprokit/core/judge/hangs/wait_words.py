@@ -155,6 +155,8 @@ def describe_work(seen: Observation) -> tuple[str, ...]:
     tid = seen.working_tid or seen.main_pid
     waits = [wait for wait in wait_graph.waits_of(seen) if not wait.is_service]
     first = [w for w in waits if (w.pid, w.tid) == (seen.main_pid, tid)]
+    if first and first[0].kind.words in wait_kinds.FROM_OUTSIDE and any(w.is_job for w in waits):
+        first = []  # it only accepts requests
     rest = [w for w in waits if w not in first and w.has_users_line]
     rest.sort(key=lambda w: (not w.is_job, w.pid != seen.main_pid))
     if wait_graph.is_loop_at_rest(seen) and seen.evidence.tasks:

@@ -124,6 +124,8 @@ def choose_stuck_thread(seen: Observation) -> Observation:
         and not (is_service(thread) and not thread.is_main)
         and not _waits_in(thread, states[thread.tid], (), calls)
     ]
+    if not stuck and seen.evidence.requests:  # the request that waits is more than the idle thread
+        stuck = [t for t in threads if t.tid in states and wait_kinds.runs_job(t.frames)]
     tids = [thread.tid for thread in stuck]
     if not tids or (seen.working_tid or process.pid) in tids:
         return seen
