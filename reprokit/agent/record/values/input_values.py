@@ -69,7 +69,7 @@ def describe_input_values(
     global _left_s
     import torch
 
-    began, described = time.perf_counter(), dict[str, ValueDescription]()
+    began, described = time.thread_time(), dict[str, ValueDescription]()
     names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     of_modules, room = tuple(_module_prefixes(names)), MAX_GRAPH_VALUES
     for name, value in zip(names, example_inputs, strict=False):
@@ -79,7 +79,7 @@ def describe_input_values(
             or value.device.type != "cpu"
             or value.layout is not torch.strided
             or name.startswith(of_modules)
-            or time.perf_counter() > ends
+            or time.thread_time() > ends
         ):
             continue
         # some operations are not defined for quantized and sub-byte types
@@ -90,7 +90,7 @@ def describe_input_values(
                     room -= value.numel()
                     description["values"] = value.detach().reshape(-1).tolist()
                 described[name] = description
-    _left_s -= time.perf_counter() - began
+    _left_s -= time.thread_time() - began
     return described
 
 
@@ -121,7 +121,7 @@ def _describe(tensor: torch.Tensor, ends: float) -> ValueDescription:
     found: dict[str, SpecialValue] = {}
     low, high, total, squares, finite = math.inf, -math.inf, 0.0, 0.0, 0
     for start in range(0, flat.numel(), CHUNK):
-        if time.perf_counter() > ends:
+        if time.thread_time() > ends:
             return {}
         part = flat[start : start + CHUNK].to(torch.float64 if is_float else torch.int64)
         zero = part == 0
