@@ -63,7 +63,7 @@ def test_its_journal_says_for_how_long_it_has_hung_and_in_which_pass(tmp_path: P
     with program(*words, cwd=tmp_path / "work") as process:
         wait_for_line(process, "ready")
         time.sleep(4)
-        assert memory_files(process.pid) == ["journal", "stacks"]
+        assert memory_files(process.pid) == ["journal", "program", "stacks"]
         done = attach(process.pid, tmp_path)
         assert process.poll() is None
     assert (done.kind, done.json["verdict"]["phase"]) == ("hang", "fx-passes"), done.out + done.err
