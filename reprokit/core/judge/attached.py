@@ -88,7 +88,7 @@ def judge_attached(seen: Observation) -> Verdict | None:
         rows = wait_words.describe_work(seen) if seen.evidence.tasks else waits
         return verdict_of("ok", "idle", f"{what} is idle: {'; '.join(rows[:MAX_WAITS])}")
     if waits:
-        rows = (*requests, *wait_words.describe_work(seen)[:MAX_WAITS])
+        rows = (*requests, *_own_ports(seen), *wait_words.describe_work(seen)[:MAX_WAITS])
         cause = Cause(UNANSWERED, "; ".join(rows))
     elif cause.name in WAITS_INSIDE:
         first, *rest = cause.detail.split("; ")

@@ -125,7 +125,11 @@ def choose_stuck_thread(seen: Observation) -> Observation:
         and not _waits_in(thread, states[thread.tid], (), calls)
     ]
     if not stuck and seen.evidence.requests:  # the request that waits is more than the idle thread
-        stuck = [t for t in threads if t.tid in states and wait_kinds.runs_job(t.frames)]
+        jobs = [wait for wait in wait_graph.waits_of(seen) if wait.is_job]
+        if jobs and all(wait.pid != process.pid for wait in jobs):
+            return replace(seen, main_pid=jobs[0].pid, working_tid=jobs[0].tid)
+        tids_of_jobs = {wait.tid for wait in jobs}
+        stuck = [t for t in threads if t.tid in states and t.tid in tids_of_jobs]
     tids = [thread.tid for thread in stuck]
     if not tids or (seen.working_tid or process.pid) in tids:
         return seen
