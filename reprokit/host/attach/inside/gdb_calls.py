@@ -14,6 +14,10 @@ from reprokit.host.system import host_log
 
 GDB_TIMEOUT_S = 60.0
 PAGE_BYTES = 4096
+NO_SYMBOL = (
+    "the interpreter has no symbol Py_AddPendingCall: it is stripped; use the python of a"
+    " distribution, of conda or of uv"
+)
 KEEP_CALLING = (
     "handle all nostop noprint pass",
     "handle SIGINT nostop noprint pass",
@@ -105,10 +109,7 @@ def _why(answer: str) -> str:
     if "ptrace:" in answer or "Could not attach" in answer:
         return "gdb may not attach to the process"
     if "No symbol" in answer:
-        return (
-            "the interpreter has no symbol Py_AddPendingCall: it is stripped; use the python of a"
-            " distribution, of conda or of uv"
-        )
+        return NO_SYMBOL
     if "extended state" in answer:
         return "this version of gdb cannot call a function on this processor"
     return f"gdb could not add the call: {cuts.cut_head(' '.join(answer.split())[-300:], 300)}"

@@ -25,7 +25,7 @@ from reprokit.host.attach.inside.injection import CannotRunInside
 from reprokit.host.attach.inside.stopped_thread import CannotStop, StoppedThread
 from reprokit.host.system import host_log
 
-PAGE_BYTES = 4096
+PAGE_BYTES = gdb_calls.PAGE_BYTES
 READ_WRITE, PRIVATE_ANONYMOUS = 3, 34
 """PROT_READ | PROT_WRITE and MAP_PRIVATE | MAP_ANONYMOUS of mmap(2)."""
 MMAP, MUNMAP = 9, 11
@@ -38,10 +38,6 @@ _CALL = (
     "except BaseException: pass\n\0"
 )
 _ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
-NO_SYMBOL = (
-    f"the interpreter has no symbol {_ADD}: it is stripped; use the python of a distribution, of"
-    " conda or of uv"
-)
 
 
 class Caller(Protocol):
@@ -103,8 +99,8 @@ class PendingCall:
 def describe_way() -> str:
     """Return what happens to a process that gets a pending call; empty if nothing can add one."""
     if stopped_thread.is_supported():
-        return "its main thread is stopped twice for a moment, and runs code"
-    return "gdb stops it twice for a moment, and its main thread runs code" * bool(
+        return "its main thread is stopped three times for a moment, and runs code"
+    return "gdb stops it three times for a moment, and its main thread runs code" * bool(
         gdb_calls.find_gdb()
     )
 
@@ -187,7 +183,7 @@ def find_symbols(pid: int, names: tuple[str, ...]) -> dict[str, int]:
             found = _addresses(ELFFile(file), begins[path], names)
         if len(found) == len(names):
             return found
-    raise CannotRunInside(NO_SYMBOL)
+    raise CannotRunInside(gdb_calls.NO_SYMBOL)
 
 
 def _addresses(elf: ELFFile, begin: int, names: tuple[str, ...]) -> dict[str, int]:
