@@ -164,11 +164,13 @@ class ProcessObserver:
         self._seen = self._observation()
         self._check_samples()
         family = [process.pid for process in process_tree.family_of(self._root)]
+        connections = open_requests.list_connections()
+        is_http = wait_kinds.serve_http(self._gatherer.dumper.dumps)
         self._evidence = dataclasses.replace(
             self._gatherer.make_evidence(self._began),
-            own_ports=open_requests.find_own_ports(family),
+            own_ports=open_requests.find_own_ports(family, connections),
             requests=open_requests.find_waiting_requests(
-                family, self._ports, is_http=wait_kinds.serve_http(self._gatherer.dumper.dumps)
+                family, self._ports, connections, is_http=is_http
             ),
         )
         self._evidence = self._gatherer.with_tasks(self._evidence, self._tasks)

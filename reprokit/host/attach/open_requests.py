@@ -87,12 +87,12 @@ def find_waiting_requests(
     return tuple(sorted(found, key=lambda request: -request.seconds))
 
 
-def find_own_ports(pids: Iterable[int]) -> tuple[int, ...]:
+def find_own_ports(pids: Iterable[int], connections: Sequence[Connection]) -> tuple[int, ...]:
     """Return the ports of these processes to which they are connected themselves."""
     owners = _owners_of_sockets(pids)
-    connections = [one for one in list_connections() if one.inode in owners]
-    ports = {one.port for one in connections if one.is_listening}
-    return tuple(sorted({c.peer_port for c in connections if not c.is_listening} & ports))
+    own = [one for one in connections if one.inode in owners]
+    ports = {one.port for one in own if one.is_listening}
+    return tuple(sorted({one.peer_port for one in own if not one.is_listening} & ports))
 
 
 def list_connections() -> list[Connection]:
