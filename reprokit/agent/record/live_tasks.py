@@ -1,17 +1,20 @@
 """Record the tasks of asyncio in this process, and what each of them waits for.
 
 The host runs this in the main thread of a process that was started without the agent, between two
-bytecodes. Nothing is imported that the process has not imported, and no task is changed.
+bytecodes. asyncio is not imported into a process that does not use it, and no task is changed.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 from ...core.shared.contract import run_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 MAX_TASKS, MAX_FRAMES = 1000, 50
 CO_OPTIMIZED = 1
