@@ -129,7 +129,7 @@ def test_an_observation_takes_as_long_as_asked(tmp_path: Path) -> None:
 
 
 PAIR = """
-import asyncio, reprokit, socket, threading
+import asyncio, socket, threading
 
 async def main():
     near, far = socket.socketpair()
@@ -145,7 +145,7 @@ asyncio.run(main())
 @needs_stop
 def test_no_data_of_the_program_change(tmp_path: Path) -> None:
     """A loop is not woken through its sockets: a pair of the program would look the same."""
-    (tmp_path / "pair.py").write_text(PAIR.replace("import asyncio, reprokit,", "import asyncio,"))
+    (tmp_path / "pair.py").write_text(PAIR)
     with program("pair.py", cwd=tmp_path, stdin=subprocess.PIPE) as process:
         wait_for_line(process, "ready")
         done = attach_to(process, tmp_path, "--tasks", "--yes", "--stall", "3")
