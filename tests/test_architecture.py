@@ -25,9 +25,6 @@ from tests.support.environments import ROOT
 
 PACKAGE = ROOT / "reprokit"
 STDLIB = set(sys.stdlib_module_names)
-MAX_MODULES = 12
-"""Modules on one level of core, agent or host."""
-MAX_LINES = 400
 MAX_COPIED_FILES = 80
 """Files that are copied next to the target, without compiled files."""
 
@@ -71,12 +68,8 @@ def test_imports_between_packages_go_in_one_direction() -> None:
 
 
 @pytest.mark.parametrize("package", packages(), ids=name_of)
-def test_a_package_is_small_and_says_what_it_is_for(package: Path) -> None:
-    """A package has at most 12 modules on a level, and a docstring that says what it does and what
-    it must not import.
-    """
-    modules = [p for p in package.glob("*.py") if p.name != "__init__.py"]
-    assert len(modules) <= MAX_MODULES, f"{package.name} has {len(modules)} modules"
+def test_a_package_says_what_it_is_for(package: Path) -> None:
+    """A package has a docstring that says what it does and what it must not import."""
     doc = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     assert "import" in doc and len(re.findall(r"[.?](?:\s|$)", doc)) >= 2, (
         f"{package.name} does not say what it must not import"
@@ -187,13 +180,6 @@ def test_the_whole_host_runs_without_torch() -> None:
     ]
     code = f"import sys; [__import__(m) for m in {modules!r}]; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
-@pytest.mark.parametrize("path", files("."), ids=name_of)
-def test_a_module_is_short(path: Path) -> None:
-    """A module has at most 400 lines."""
-    lines = path.read_text().count("\n")
-    assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines"
 
 
 def test_few_modules_are_copied_to_the_target() -> None:
