@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.core.judge.hangs import wait_graph, wait_words
+from reprokit.core.judge.hangs import wait_graph, wait_words, waiting
 from reprokit.core.judge.stacks.main_process import MainProcess
 from reprokit.core.records.observation import Observation
 from reprokit.host.system import process_tree
@@ -128,9 +128,55 @@ DEADLOCKS = {
         "",
         "a lock between processes at deadlock.py:7 in work",
     ),
+    "two processes with two file locks": (
+        "import fcntl, os, time\ndef work(*names):\n    kept = []\n    for name in names:\n"
+        "        kept.append(open(name, 'w'))\n        fcntl.flock(kept[-1], fcntl.LOCK_EX)\n"
+        "        time.sleep(0.3)\nif os.fork() == 0:\n    work('b', 'a')\n"
+        "print('ready', flush=True)\nwork('a', 'b')\n",
+        "they wait for each other",
+        "a file lock at deadlock.py:6 in work",
+    ),
+    "file lock that the process holds": (
+        "import fcntl\nfirst, second = open('a', 'w'), open('a', 'w')\n"
+        "fcntl.flock(first, fcntl.LOCK_EX)\nprint('ready', flush=True)\n"
+        "fcntl.flock(second, fcntl.LOCK_EX)\n",
+        "the process holds this file lock itself",
+        "a file lock at deadlock.py:5",
+    ),
+    "condition of the only thread": (
+        "import threading\ncondition = threading.Condition()\nprint('ready', flush=True)\n"
+        "with condition:\n    condition.wait()\n",
+        "no other thread of the process is left",
+        "waits for a condition at deadlock.py:5",
+    ),
 }
 """Programs, and texts of the reason and of one wait."""
+IN_TURN = {
+    "threads": (
+        "import socket, threading\nlock = threading.Lock()\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "def serve():\n    with lock:\n        server.accept()\n"
+        "for _ in range(3):\n    threading.Thread(target=serve).start()\n"
+        "print('ready', flush=True)\n"
+    ),
+    "processes with a lock": (
+        "import multiprocessing, socket\nfork = multiprocessing.get_context('fork')\n"
+        "def serve(server, lock):\n    with lock:\n        server.accept()\n"
+        "row = socket.create_server(('127.0.0.1', 0)), fork.Lock()\n"
+        "several = [fork.Process(target=serve, args=row) for _ in range(3)]\n"
+        "[p.start() for p in several]\nprint('ready', flush=True)\n[p.join() for p in several]\n"
+    ),
+    "processes with a file lock": (
+        "import fcntl, os, socket\nserver = socket.create_server(('127.0.0.1', 0))\n"
+        "def serve():\n    with open('lock', 'w') as file:\n"
+        "        fcntl.flock(file, fcntl.LOCK_EX)\n        server.accept()\n"
+        "for _ in range(3):\n    if os.fork() == 0:\n        serve()\n"
+        "print('ready', flush=True)\nos.wait()\n"
+    ),
+}
+"""Servers of which one thread or process accepts, and the others wait for its lock."""
 HEALTHY = {
+    **{f"{name} that accept in turn": text for name, text in IN_TURN.items()},
     "idle server": SERVER + "print('ready', flush=True)\nserver.serve_forever()\n",
     "workers, and a signal that ends": (
         "import queue, threading\nitems, stop = queue.Queue(), threading.Event()\n"
@@ -175,12 +221,11 @@ HEALTHY = {
         "    server = await asyncio.start_server(print, '127.0.0.1', 0)\n"
         "    print('ready', flush=True)\n    await server.serve_forever()\nasyncio.run(main())\n"
     ),
-    "threads that accept in turn": (
-        "import socket, threading\nlock = threading.Lock()\n"
-        "server = socket.create_server(('127.0.0.1', 0))\n"
-        "def serve():\n    with lock:\n        server.accept()\n"
-        "for _ in range(3):\n    threading.Thread(target=serve).start()\n"
-        "print('ready', flush=True)\n"
+    "condition, and a signal that ends": (
+        "import signal, threading\ncondition = threading.Condition()\n"
+        "def stop(*_):\n    with condition:\n        condition.notify()\n"
+        "signal.signal(signal.SIGTERM, stop)\nprint('ready', flush=True)\n"
+        "with condition:\n    condition.wait()\n"
     ),
     "loop that waits for a signal": (
         "import asyncio, signal\nasync def main():\n    stop = asyncio.Event()\n"
@@ -259,3 +304,11 @@ def test_a_program_that_may_go_on_is_no_deadlock(kind: str, tmp_path: Path) -> N
     """A time, a socket or a different program may end its waits, or it only waits for work."""
     seen = observe(HEALTHY[kind], tmp_path)
     assert wait_graph.find_stuck(seen) == (), list(wait_graph.waits_of(seen))
+
+
+@pytest.mark.parametrize("kind", IN_TURN)
+def test_servers_that_accept_in_turn_are_idle(kind: str, tmp_path: Path) -> None:
+    """The wait for a lock is idle if the holder of the lock waits for a connection."""
+    seen = observe(IN_TURN[kind], tmp_path)
+    texts = waiting.waits_of_tree(seen)
+    assert texts and any("a lock whose holder waits" in text for text in texts), texts

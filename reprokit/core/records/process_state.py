@@ -46,7 +46,7 @@ class ThreadState:
     or a peer.
     """
     waits_for_pid: int = 0
-    """The child that a ``wait4`` or ``waitid`` names; 0 for any."""
+    """The child that a ``wait4`` or ``waitid`` names, or the holder of a file lock; 0 for any."""
     native: tuple[str, ...] = ()
     """Native function names above the innermost Python frame, innermost first, then
     ``PYTHON_MARK``; empty if they were not read.
@@ -141,6 +141,8 @@ class LockUse:
     """The identity of the lock that the line acquires; empty if it acquires none."""
     waits_name: str = ""
     holds: tuple[LockName, ...] = ()
+    is_shared: bool = False
+    """The lock that it waits for is of multiprocessing: a different process may hold it."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ def _lock_use(row: Mapping[str, Any]) -> LockUse:
     thread, place, waits, waits_name = (
         str(row.get(name) or "") for name in ("thread", "place", "waits", "waits_name")
     )
-    return LockUse(pid, tid, thread, place, waits, waits_name, tuple(held))
+    is_shared = row.get("is_shared") is True
+    return LockUse(pid, tid, thread, place, waits, waits_name, tuple(held), is_shared)
 
 
 def cut_words(text: str, max_chars: int) -> str:

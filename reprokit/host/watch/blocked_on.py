@@ -198,7 +198,7 @@ class DescriptorLinks:
 
     def describe_wait(self, pid: int, name: str, args: list[int]) -> tuple[str, int]:
         """Describe what a system call waits for. Also return the pid of the child in its arguments,
-        0 for none or any.
+        or of the process that holds its file lock; 0 for none or any.
         """
         if name == "wait4" and args:
             child = args[0] if args[0] < 1 << 31 else 0
@@ -212,6 +212,8 @@ class DescriptorLinks:
                 else 0
             )
             return (f"child {child}" if child else "any child"), child
+        if name in ("flock", "fcntl") and args:
+            return self.describe_descriptor(pid, args[0]), holder_of_file_lock(pid)
         fds: list[int] = []
         if name in _HAS_FD and args:
             fds = [args[0]]
@@ -281,6 +283,22 @@ def find_locks(waiter: int, family: Iterable[int], paths: Iterable[str]) -> tupl
             users = sorted(opened.get(path, set()) - {waiter})[:4]
             found += [HeldLock(path, p, redacted_command_line(p), is_holder=False) for p in users]
     return tuple(sorted(set(found), key=lambda h: (h.path, h.pid)))
+
+
+def holder_of_file_lock(waiter: int) -> int:
+    """Return the process that holds the file lock for which a process waits, 0 if it is not known.
+
+    ``/proc/locks`` has the waiters of a lock behind it, with an arrow (proc(5)).
+    """
+    holder = 0
+    for line in read_proc_file("/proc/locks").splitlines():
+        words = line.split()
+        if words[1:2] == ["->"]:
+            if words[5:6] == [str(waiter)]:
+                return holder
+        elif len(words) > 4:
+            holder = max(0, int(words[4]))  # -1 for a lock of an open file description
+    return 0
 
 
 def redacted_command_line(pid: int) -> str:

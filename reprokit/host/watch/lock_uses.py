@@ -21,7 +21,8 @@ from reprokit.host.system import files, host_log
 MAX_SOURCE_BYTES = 1 << 20
 MAX_FILES, MAX_LINES = 60, 400
 MAX_NAME_CHARS = 100
-_MACHINERY = ("/threading.py", "/asyncio/locks.py", "<frozen importlib._bootstrap>")
+_SHARED = "/multiprocessing/synchronize.py"
+_MACHINERY = ("/threading.py", "/asyncio/locks.py", "<frozen importlib._bootstrap>", _SHARED)
 """Files whose frames are inside the acquisition of a lock."""
 _SKIPPED = ("<stdlib>", "<agent>", "<frozen>", "<generated>", "torch/", "triton/")
 """Files whose locks are not those of the program."""
@@ -67,10 +68,11 @@ class LockFinder:
             waited = self._locks_at(pid, own[0])[1] if own else []
             acquired = [known(lock, own[0]) for lock in waited]
             place = recent_dumps.stack_place(own)
+            is_shared = frames[0].file.endswith(_SHARED)
             for number, lock in enumerate(acquired):
                 holds = (*held, *acquired[:number])
                 waits = (lock.identity, lock.name)
-                uses.append(LockUse(pid, tid, stacks[-1].thread, place, *waits, holds))
+                uses.append(LockUse(pid, tid, stacks[-1].thread, place, *waits, holds, is_shared))
             if held and not acquired:
                 uses.append(LockUse(pid, tid, stacks[-1].thread, place, holds=tuple(held)))
         return tuple(uses)

@@ -41,7 +41,7 @@ CAUSES_WITH_NATIVE_FRAMES = frozenset(
 
 
 _MADE_PRECISE = frozenset(
-    {"thread-wait", "child-stuck", "io-wait", "lock-deadlock", "native-wait", "sleep", "unknown"}
+    "thread-wait child-stuck io-wait lock-deadlock file-lock native-wait sleep unknown".split()
 )
 """Causes of one thread that the graph of all threads explains better."""
 

@@ -27,10 +27,14 @@ def find_cycle(seen: Observation) -> tuple[LockUse, ...]:
 def describe_cycle(cycle: Sequence[LockUse]) -> str:
     """Return who holds what and waits for what, as clauses."""
     rows = []
+    several = len({use.pid for use in cycle}) > 1
     for use, before in zip(cycle, (cycle[-1], *cycle), strict=False):
         held = next((lock.name for lock in use.holds if lock.identity == before.waits), "a lock")
         name = use.thread.partition(" (")[0]
         name = name if use.tid < 0 else f"thread {name}"
+        if several:
+            is_main = use.tid == use.pid
+            name = f"process {use.pid}" if is_main else f"{name} of process {use.pid}"
         rows.append(f"{name} holds {held} and waits for {use.waits_name} at {use.place}")
     return "; ".join(rows)
 
@@ -59,6 +63,8 @@ def _follow(
     first, last = path[0], path[-1]
     for use in uses:
         if use.tid == last.tid or last.waits not in {lock.identity for lock in use.holds}:
+            continue
+        if use.pid != last.pid and not last.is_shared:
             continue
         if use == first:
             return tuple(path)

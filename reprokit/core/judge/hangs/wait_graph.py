@@ -56,8 +56,8 @@ class Wait:
     """It runs something that ends, such as a request; see ``wait_kinds.runs_job``."""
     peers: frozenset[int] = field(default_factory=frozenset)
     """The processes that can end the wait; empty if a thread of the same process can."""
-    holders: frozenset[int] = field(default_factory=frozenset)
-    """The threads that hold its lock; empty if they are not known."""
+    holders: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    """The process and the thread of each holder of its lock; empty if they are not known."""
     holds_it: bool = False
     """The thread itself holds the lock that it waits for."""
 
@@ -84,17 +84,15 @@ def find_stuck(seen: Observation) -> tuple[Wait, ...]:
             break
         blocked = left
     stuck = [wait for wait in blocked if not wait.is_service]
+    with_handlers = {process.pid for process in seen.evidence.processes if process.handles_signals}
     alone = {w.pid for w in stuck if sum(o.pid == w.pid and not o.is_service for o in waits) == 1}
-    harmed = [
-        w
-        for w in stuck
-        if not w.is_resting or (w.kind.name == "queue" and w.pid in alone and not w.is_service)
-    ]
+    harmed = [w for w in stuck if not w.is_resting or _is_alone(w, alone - with_handlers)]
     if not harmed:
         return ()
     pids = {wait.pid for wait in harmed}
     first = max(harmed, key=lambda w: (w.kind.rank, bool(w.kind.below), -w.tid))
     rest = [w for w in stuck if w is not first and (w.pid in pids or w.pid in first.peers)]
+    rest.sort(key=lambda w: w.kind.name != first.kind.name)
     return (first, *rest)
 
 
@@ -110,14 +108,19 @@ def waits_of(seen: Observation) -> Iterator[Wait]:
                 yield _wait_of(seen, process, thread, state, tree)
 
 
+def _is_alone(wait: Wait, alone: frozenset[int] | set[int]) -> bool:
+    """Return whether a wait that rests in a program of several threads is that of the only one."""
+    return wait.kind.name in ("queue", "condition") and wait.pid in alone
+
+
 def waits_for_idle_holder(waits: Sequence[Wait], pid: int, tid: int) -> bool:
     """Return whether a thread waits for a lock whose holders wait for a connection or an event from
-    outside: the next of several threads that accept.
+    outside: the next of several threads or processes that accept.
     """
     wait = next((w for w in waits if (w.pid, w.tid) == (pid, tid)), None)
     if wait is None or not wait.holders:
         return False
-    held = [w for w in waits if w.pid == pid and w.tid in wait.holders]
+    held = [w for w in waits if (w.pid, w.tid) in wait.holders]
     return all(w.kind.is_free and w.kind.words in wait_kinds.FROM_OUTSIDE for w in held)
 
 
@@ -189,7 +192,7 @@ def _wait_of(
         bool(wait_kinds.users_place(thread.frames)),
         wait_kinds.runs_job(thread.frames),
         peers,
-        _holders_of(seen, use),
+        _holders_of(seen, process, state, kind, use),
         use is not None and use.waits in {lock.identity for lock in use.holds},
     )
 
@@ -222,6 +225,8 @@ def _peers_of(
         return frozenset()
     if state.syscall == wait_kinds.RESTARTED:
         return tree - {process.pid}
+    if kind.name == "file lock":
+        return frozenset({state.waits_for_pid}) & tree
     if state.syscall in ("wait4", "waitid"):
         return frozenset({state.waits_for_pid}) if state.waits_for_pid else tree - {process.pid}
     named = frozenset(map(int, _PEERS.findall(state.waits_for)))
@@ -229,14 +234,22 @@ def _peers_of(
     return named if named and only_pipes and named <= tree else frozenset()
 
 
-def _holders_of(seen: Observation, use: LockUse | None) -> frozenset[int]:
+def _holders_of(
+    seen: Observation,
+    process: ProcessState,
+    state: ThreadState,
+    kind: WaitKind,
+    use: LockUse | None,
+) -> frozenset[tuple[int, int]]:
+    if kind.name == "file lock" and state.waits_for_pid:
+        return frozenset({(state.waits_for_pid, state.waits_for_pid)})
     if use is None:
         return frozenset()
     return frozenset(
-        other.tid
+        (other.pid, other.tid)
         for other in seen.evidence.lock_uses
-        if other.pid == use.pid
-        and other.tid != use.tid
+        if (use.is_shared or other.pid == use.pid)
+        and (other.pid, other.tid) != (use.pid, use.tid)
         and use.waits in {lock.identity for lock in other.holds}
     )
 
@@ -247,8 +260,8 @@ def _may_go_on(
     """Return whether a wait may end, if all waits that are not ``blocked`` may."""
     stuck = {(other.pid, other.tid) for other in blocked}
     going = [other for other in waits if (other.pid, other.tid) not in stuck]
-    if wait.holders:
-        return any(other.pid == wait.pid and other.tid in wait.holders for other in going)
+    if wait.holders and not wait.peers:
+        return any((other.pid, other.tid) in wait.holders for other in going)
     pids = wait.peers or {wait.pid}
     return bool(pids & free) or any(other.pid in pids for other in going)
 

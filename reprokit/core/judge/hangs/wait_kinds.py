@@ -61,6 +61,7 @@ _PROCESS = WaitKind("process", "a process to end", needs_peers=True, rank=3)
 _PIPE = WaitKind("pipe", "data of a pipe", needs_peers=True, rank=2)
 _FULL_PIPE = WaitKind("full pipe", "room in a pipe", needs_peers=True, rank=2)
 _PROCESS_LOCK = WaitKind("process lock", "a lock between processes", rank=5)
+_FILE_LOCK = WaitKind("file lock", "a file lock", needs_peers=True, rank=5)
 
 _IMPORT_LOCK = WaitKind("import lock", "a module that a different thread imports", rank=5)
 
@@ -109,6 +110,8 @@ _BY_CALL = {
     "pselect6": _PIPE,
     "write": _FULL_PIPE,
     "writev": _FULL_PIPE,
+    "flock": _FILE_LOCK,
+    "fcntl": _FILE_LOCK,
 }
 """System calls whose other end may be a process of the same program."""
 _IN_PROCESS = frozenset({"futex"})

@@ -119,6 +119,11 @@ def why_stuck(stuck: Sequence[Wait], seen: Observation) -> Reason:
             "nobody gets the items of the queue: each process that could waits too",
             "get its items while the other processes run, or give it no limit",
         )
+    if first.kind.name == "file lock" and first.peers == {first.pid}:
+        return Reason(
+            "the process holds this file lock itself, through a different descriptor",
+            "release it first, or take it once",
+        )
     idle = ("queue", "pipe")
     others = [w for w in mates if not (w.is_service and w.kind.name in idle)]
     if others or first.peers:
@@ -185,9 +190,12 @@ def describe_holder(seen: Observation) -> tuple[str, ...]:
         return ()
     rows = [f"thread {_short(first.thread)} waits for {first.kind.words} at {first.place}"]
     for wait in waits:
-        if wait.pid == first.pid and wait.tid in first.holders:
+        if (wait.pid, wait.tid) in first.holders:
+            who = (
+                f"thread {_short(wait.thread)}" if wait.pid == first.pid else f"process {wait.pid}"
+            )
             does = "is" if wait.kind.is_free else f"waits for {wait.kind.words}"
-            rows.append(f"thread {_short(wait.thread)} holds it and {does} at {wait.place}")
+            rows.append(f"{who} holds it and {does} at {wait.place}")
     return tuple(rows)
 
 

@@ -254,14 +254,15 @@ def _idle_threads(
     states = {t.tid: t for t in process.threads}
     calls = seen.evidence.waiting_calls
     texts = []
-    waits = list(wait_graph.waits_of(seen)) if seen.evidence.lock_uses else []
+    has_locks = bool(seen.evidence.lock_uses) or any(t.waits_for_pid for t in process.threads)
+    waits = list(wait_graph.waits_of(seen)) if has_locks else []
     for thread in sorted(threads, key=lambda t: not t.is_main):
         if is_service(thread) and not thread.is_main:
             continue
         state = states.get(thread.tid or (pid if thread.is_main else 0))
         how = _waits_in(thread, state, tree, calls) if state is not None else ""
         if not how and wait_graph.waits_for_idle_holder(waits, pid, thread.tid):
-            how = "the lock of a thread that waits"
+            how = "a lock whose holder waits"
         if not how:
             return None
         texts.append(f"thread {thread.thread} waits in {how} at {stack_place(thread.frames)}")
