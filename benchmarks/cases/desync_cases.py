@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
@@ -30,11 +30,13 @@ def odd_rank(kind: str, size: int) -> int:
 
 def record_case(kind: str, size: int, folder: Path, seconds: float) -> None:
     """Run ``size`` ranks in forks of this process, and write ``folder/rank_N`` for each that lives
-    after ``seconds``.
+    after ``seconds``, and ``folder/launcher_N.log`` for each that failed: what torchrun prints on a
+    node with this rank.
     """
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
     import torch
     import torch.distributed as dist
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
     torch.set_num_threads(1)
     assert dist.is_available()
@@ -47,10 +49,17 @@ def record_case(kind: str, size: int, folder: Path, seconds: float) -> None:
     for process in ranks:
         process.start()
     end = time.monotonic() + seconds * 2 + 30
-    for process in ranks:
-        process.join(max(0.0, end - time.monotonic()))
-        with contextlib.suppress(OSError):
-            process.kill()
+    running = dict(enumerate(ranks))
+    while running and time.monotonic() < end:
+        multiprocessing.connection.wait([process.sentinel for process in running.values()], 1.0)
+        for rank in [r for r, process in running.items() if process.exitcode is not None]:
+            process = running.pop(rank)
+            if process.exitcode:
+                failure = ProcessFailure(0, process.pid or 0, process.exitcode, "<N/A>")
+                text = str(ChildFailedError("train.py", {rank: failure}))
+                (folder / f"launcher_{rank}.log").write_text(text)
+    for process in running.values():
+        process.kill()
 
 
 def _run_rank(kind: str, rank: int, size: int, store: Path, folder: Path, seconds: float) -> None:

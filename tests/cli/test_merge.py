@@ -93,6 +93,69 @@ def test_one_dump_of_two_ranks_decides_nothing(tmp_path: Path) -> None:
     assert done.status == 3 and "rank 1 left no data, so nobody can tell" in done.out
 
 
+TORCHRUN = """\
+E1129 22:56:36.120000 123 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1)
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-29_22:56:37
+  host      : node7
+  rank      : 2 (local_rank: 0)
+  exitcode  : -6 (pid: 122)  (SIGABRT)
+  error_file: <N/A>
+  traceback : Signal 6 (SIGABRT) received by PID 122
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-29_22:56:36
+  host      : node7
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 123)
+  error_file: /tmp/torchelastic/attempt_0/1/error.json
+  traceback : Traceback (most recent call last):
+    File "/home/me/train.py", line 30, in step
+      return table[key]
+  KeyError: 'step 14'
+
+============================================================
+"""
+"""What torchrun prints, as ``ChildFailedError`` of torch 2.13 formats it."""
+
+
+def test_the_output_of_torchrun_names_the_rank_that_ended(tmp_path: Path) -> None:
+    """Of two ranks of which one has no dump, the one that ended first is the odd one."""
+    write_dumps(tmp_path, dump(entry(1)))
+    (tmp_path / "slurm-17.out").write_text("epoch 1\n" + TORCHRUN)
+    done = reprokit("merge", tmp_path)
+    assert done.status == 1, done.err
+    assert done.out.startswith(
+        "rank 1 ended with exit code 1 (KeyError: 'step 14') at 2026-11-29 22:56:36 on node7,"
+        " before all other ranks that ended; the last call of rank 0 is all_reduce #1 at"
+        " train.py:30 in step\n"
+    ), done.out
+
+
+def test_the_output_of_torchrun_says_why_a_rank_did_not_come(tmp_path: Path) -> None:
+    """A rank that others wait for is named with its end. A rank that left a dump is not named by
+    its end alone: a watchdog may have ended it.
+    """
+    write_dumps(tmp_path, *(dump(entry(1), entry(2, retired=False), size=3) for _ in range(1)))
+    shutil.copy(tmp_path / "comm_lib_trace_rank_0", tmp_path / "comm_lib_trace_rank_2")
+    (tmp_path / "node7.log").write_text(TORCHRUN)
+    done = reprokit("merge", tmp_path)
+    assert done.status == 1 and done.out.startswith(
+        "rank 1 did not call all_reduce #2: rank 1 ended with exit code 1"
+    ), done.out
+    (tmp_path / "comm_lib_trace_rank_1").write_bytes(pickle.dumps(dump(entry(1)), 2))
+    for rank in (0, 2):
+        (tmp_path / f"comm_lib_trace_rank_{rank}").write_bytes(pickle.dumps(dump(entry(1)), 2))
+    assert reprokit("merge", tmp_path).status == 0
+
+
 def test_ranks_that_agree(tmp_path: Path) -> None:
     write_dumps(tmp_path, dump(entry(1)), dump(entry(1)))
     done = reprokit("merge", tmp_path)
@@ -221,6 +284,21 @@ def test_a_real_dump_of_gloo_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+def test_the_end_of_one_of_two_real_ranks_is_named(tmp_path: Path) -> None:
+    """The living rank has its last call as done; what torch writes of the other one decides."""
+    subprocess.run(
+        [sys.executable, "-m", "benchmarks.cases.desync_cases", "death", "2", str(tmp_path), "5"],
+        cwd=ROOT,
+        env=clean_environ(),
+        check=True,
+        timeout=300,
+    )
+    odd = desync_cases.odd_rank("death", 2)
+    done = reprokit("merge", tmp_path)
+    assert done.status == 1 and done.out.startswith(f"rank {odd} was killed by SIGKILL"), done.out
+
+
+@pytest.mark.real
 def test_the_packs_of_two_nodes_are_merged(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -241,7 +319,11 @@ def test_the_packs_of_two_nodes_are_merged(
     [
         ((), "Missing argument 'DIR...'"),
         (("nowhere",), "there is no folder nowhere"),
-        (("empty",), "there is no pack of a rank and no dump of a flight recorder below empty"),
+        (
+            ("empty",),
+            "there is no pack of a rank, no dump of a flight recorder and no summary of torchrun"
+            " below empty",
+        ),
         (("wrong",), "it has no entries of a flight recorder"),
     ],
 )

@@ -4,7 +4,8 @@ python -m benchmarks run desyncs [--only KIND ...] [--seconds 8]
 
 Each case runs real gloo ranks, forked from one process, of which one differs
 (benchmarks/cases/desync_cases.py). After some seconds each rank that lives writes the dump of its
-flight recorder. Both tools read the same dumps. torchfrtrace of torch 2.13 raises KeyError for the
+flight recorder. A rank that fails leaves what torchrun prints of it. Both tools read the same
+dumps, and only merge reads the output of torchrun. torchfrtrace of torch 2.13 raises KeyError for the
 dumps of gloo, so it gets a copy with the group and the states that NCCL would write.
 """
 
@@ -81,7 +82,7 @@ def ranks_of_merge(folder: Path) -> set[int]:
 def ranks_of_torchfrtrace(folder: Path) -> set[int]:
     """Return the ranks that torchfrtrace names as culprits or as missing."""
     copy = Path(tempfile.mkdtemp(prefix="reprokit-desync-"))
-    for path in folder.iterdir():
+    for path in folder.glob("rank_*"):
         dump = pickle.loads(path.read_bytes())
         ranks = dump["pg_config"][""]["ranks"]
         dump["pg_config"] = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}}
@@ -116,7 +117,7 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
             right["merge"] += ours == odd
             right["torchfrtrace"] += theirs == odd
             show_progress(
-                f"{kind} of {size} ranks, {len(list(folder.iterdir()))} dumps, odd {odd}:"
+                f"{kind} of {size} ranks, {len(list(folder.glob('rank_*')))} dumps, odd {odd}:"
                 f" merge {ours or 'none'}, torchfrtrace {theirs or 'none'}"
             )
             if ours == odd:

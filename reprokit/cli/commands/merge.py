@@ -34,7 +34,8 @@ def merge(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None:
     The folders have the packs that reprokit attach or capture wrote on each node, the dumps of
     torch's flight recorder (TORCH_FR_DUMP_TEMP_FILE, of NCCL and gloo, as pickle or JSON, with the
     rank at the end of the name), the stacks that torch.distributed.debug dumps (stacks_TIME.txt),
-    or all of them. The dumps are read without unpickling them.
+    the output of torchrun (.log, .txt, .out, .err), which says how ranks ended, or all of them. The
+    dumps are read without unpickling them.
 
     \b
     Examples:

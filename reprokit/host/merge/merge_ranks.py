@@ -1,4 +1,4 @@
-"""Merge the packs and the dumps of all ranks, and say which rank the others wait for."""
+"""Merge the packs, the dumps and the exits of all ranks, and say which rank the others wait for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from reprokit.core.ranks.rank_records import MAX_GRAPHS, RankRecord, RankState
 from reprokit.core.records import rank_graphs
 from reprokit.core.shared.contract import run_names, serialize
 from reprokit.core.shared.errors import BadInput
-from reprokit.host.merge import debug_stacks, flight_records
+from reprokit.host.merge import debug_stacks, flight_records, launcher_logs
+from reprokit.host.merge.launcher_logs import RankExit
 from reprokit.host.pack import reader
 from reprokit.host.system import host_log
 from reprokit.host.system.progress import OperationStatus
@@ -43,7 +44,9 @@ class Merged:
     reason: str
     odd: tuple[int, ...]
     kind: str
-    """A kind of :class:`Desync`, ``position`` if only stacks decide, or empty."""
+    """A kind of :class:`Desync`, ``position`` if only stacks decide, ``exit`` if only the log of
+    the launcher does, or empty.
+    """
     groups: tuple[RankGroup, ...]
     """The odd ranks first."""
     ranks: tuple[int, ...]
@@ -73,6 +76,7 @@ def merge_folders(
     states: dict[int, RankState] = {}
     skipped: list[str] = []
     by_server: list[RankState] = []
+    exits: list[RankExit] = []
     found = list(_files_below(paths))
     # their names end with the time
     newest = {p.parent: p for p in sorted(found) if debug_stacks.NAME.fullmatch(p.name)}
@@ -87,6 +91,8 @@ def merge_folders(
             elif debug_stacks.NAME.fullmatch(path.name):
                 if path == newest[path.parent]:
                     by_server += debug_stacks.read_debug_stacks(path)
+            elif launcher_logs.NAME.fullmatch(path.name):
+                exits += launcher_logs.read_launcher_log(path)
             elif (rank := flight_records.rank_of_name(path.name)) is not None and _may_be(path):
                 record = flight_records.read_flight_record(path, rank)
                 # the JSON of a recorder has no frames
@@ -97,38 +103,62 @@ def merge_folders(
             skipped.append(f"{path}: {problem}")
     # the pack of a rank knows more
     states = {**{state.rank: state for state in by_server}, **states}
-    if not records and not states:
+    if not records and not states and not exits:
         why = f" ({skipped[0]})" if skipped else ""
         raise BadInput(
-            "there is no pack of a rank and no dump of a flight recorder below"
-            f" {', '.join(map(str, paths))}{why}"
+            "there is no pack of a rank, no dump of a flight recorder and no summary of torchrun"
+            f" below {', '.join(map(str, paths))}{why}"
         )
-    return merge_ranks(records, states, tuple(skipped))
+    return merge_ranks(records, states, tuple(skipped), tuple(exits))
 
 
 def merge_ranks(
-    records: dict[int, RankRecord], states: dict[int, RankState], skipped: tuple[str, ...] = ()
+    records: dict[int, RankRecord],
+    states: dict[int, RankState],
+    skipped: tuple[str, ...] = (),
+    exits: tuple[RankExit, ...] = (),
 ) -> Merged:
-    """Return the answer for these ranks."""
+    """Return the answer for these ranks.
+
+    The exits say why a rank did not come. They decide alone if the collectives do not: then the
+    rank that ended first is the odd one, unless it left a dump.
+    """
+    ended = {one.rank: one.state for one in exits}
     size = max((state.world_size for state in states.values()), default=0)
     members = {r for record in records.values() for ranks in record.members.values() for r in ranks}
-    world = set(range(size)) | members | records.keys() | states.keys()
-    seen = tuple(sorted(records.keys() | states.keys()))
+    seen = tuple(sorted(records.keys() | states.keys() | ended.keys()))
+    world = set(range(size)) | members | set(seen)
     without = tuple(sorted(world - set(seen)))
-    desync = find_desync(records, states, world)
+    desync = find_desync(records, {**ended, **states}, world)
+    first = launcher_logs.first_exit(exits)
     since, is_sure = None, True
     if desync is not None and (desync.odd or not states):
         odd, kind, reason = desync.odd, desync.kind, _reason(desync)
         since, is_sure = desync.since_ns / 1e9 or None, desync.is_sure
     else:
         odd, kind, reason = _odd_by_position(states, without)
-        if without and not odd:
+        if not odd and first is not None and first.rank not in records.keys() | states.keys():
+            odd, kind, reason = (first.rank,), "exit", _reason_of_exit(first, exits, records)
+        elif without and not odd:
             ranks = rank_ranges(without)
             reason += f"; rank {ranks} left no data, so nobody can tell whether it ended"
             is_sure = False
-    groups = _groups(records, states, odd, desync)
+    groups = _groups(records, {**ended, **states}, odd, desync)
     differ = _difference_of_graphs(states)
     return Merged(reason, odd, kind, groups, seen, without, since, skipped, is_sure, differ)
+
+
+def _reason_of_exit(
+    first: RankExit, exits: tuple[RankExit, ...], records: dict[int, RankRecord]
+) -> str:
+    """Return that a rank ended first, and the last calls of the others."""
+    order = ", before all other ranks that ended" if len(exits) > 1 else ""
+    last = {rank: record.calls[-1] for rank, record in sorted(records.items()) if record.calls}
+    rows = [
+        f"the last call of rank {rank} is {call.title}{f' at {call.place}' if call.place else ''}"
+        for rank, call in list(last.items())[:MAX_PLACES]
+    ]
+    return "; ".join((first.summary + order, *rows))
 
 
 def _difference_of_graphs(states: dict[int, RankState]) -> str:
