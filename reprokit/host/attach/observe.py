@@ -62,6 +62,7 @@ class ProcessObserver:
         self._tasks: tuple[TaskState, ...] = ()
         self._waits: dict[tuple[int, int], int] = {}
         self._jobs: set[tuple[int, int]] = set()
+        self._was_busy = False
         self._evidence, self._seen = Evidence(), Observation(main_pid=self._root)
         self._children = _pids_below(self._main().pid)
 
@@ -235,10 +236,20 @@ class ProcessObserver:
             return
         if self._watch.is_transferring():
             self._progress = "it reads or writes data"
-        elif phase == "eager" and self._watch.requested_cpu_share(main) > BUSY_SHARE:
+        elif phase == "eager" and self._is_busy(main):
             self._progress = "it uses the CPU outside of the compiler"
         elif phase == "eager" and self._waits_for_new_child():
             self._progress = "it waits for a different child than before"
+
+    def _is_busy(self, pid: int) -> bool:
+        """Return whether a process requested the CPU in the last two samples.
+
+        On a loaded machine, many threads that wake for a moment wait for a CPU together, so one
+        sample is no evidence. If the process received what it requested, it is.
+        """
+        requested = self._watch.requested_cpu_share(pid) > BUSY_SHARE
+        before, self._was_busy = self._was_busy, requested
+        return requested and (before or self._watch.received_cpu_share() > BUSY_SHARE)
 
     def _waits_for_new_child(self) -> bool:
         """Return whether all children that were seen before have been replaced."""
