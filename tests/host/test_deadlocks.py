@@ -312,3 +312,21 @@ def test_servers_that_accept_in_turn_are_idle(kind: str, tmp_path: Path) -> None
     seen = observe(IN_TURN[kind], tmp_path)
     texts = waiting.waits_of_tree(seen)
     assert texts and any("a lock whose holder waits" in text for text in texts), texts
+
+
+def test_a_wait_for_a_connection_of_a_pool_is_not_idle(tmp_path: Path) -> None:
+    """A different thread must return a connection, so the wait ends in a program that works. The
+    package has the files and functions of SQLAlchemy.
+    """
+    package = tmp_path / "site-packages" / "sqlalchemy" / "pool"
+    package.mkdir(parents=True)
+    (package / "impl.py").write_text(
+        "import queue\ndef _do_get():\n    return queue.Queue().get(timeout=3600)\n"
+    )
+    text = (
+        "import sys\nsys.path.insert(0, 'site-packages')\nfrom sqlalchemy.pool.impl import _do_get\n"
+        "print('ready', flush=True)\n_do_get()\n"
+    )
+    seen = observe(text, tmp_path)
+    assert [wait.kind.words for wait in wait_graph.waits_of(seen)] == ["a connection of a pool"]
+    assert waiting.waits_of_tree(seen) is None

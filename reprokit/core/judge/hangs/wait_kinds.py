@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -120,6 +121,8 @@ _OF_LOOP = re.compile(r"descriptor \d+, (an unnamed socket|anon_inode:\[eventfd\
 """How an event loop is woken by threads of its own process."""
 _LOOP_AT_REST = WaitKind("loop", "a task to go on", rank=4)
 _COMPILER = ("torch/_dynamo/", "torch/_inductor/", "torch/_functorch/", "torch/fx/")
+_MAX_CALLS = 4
+"""The innermost frames of packages that are searched for a pool of connections."""
 _START_OF_CHILD = ("<stdlib>/multiprocessing/process.py", "_bootstrap")
 _ASIDE = re.compile(r"<agent>|<stdlib>/multiprocessing/resource_sharer\.py|.*tqdm/_monitor\.py")
 """Code whose threads end no wait of the program."""
@@ -141,6 +144,16 @@ def free_kind(state: ThreadState) -> WaitKind:
     return replace(FREE, words=words)
 
 
+_POOLS_OF_CONNECTIONS = (
+    re.compile(
+        r"(sqlalchemy/pool/impl|redis/connection|urllib3/connectionpool|psycopg_pool/\w+"
+        r"|pymongo/(synchronous/)?pool|playhouse/pool)\.py"
+    ),
+    re.compile(r"_do_get|_?get_?conn(ection)?|checkout"),
+)
+"""Code of packages that waits until a different thread returns a connection."""
+
+
 def kind_of(
     thread: ThreadStack, state: ThreadState, use: LockUse | None, calls: Mapping[str, str]
 ) -> WaitKind:
@@ -149,6 +162,26 @@ def kind_of(
     ``use`` is the lock that its line acquires, and ``calls`` are the calls of C code that wait for
     work, by their places.
     """
+    kind = _kind_of(thread, state, use, calls)
+    if state.syscall in _IN_PROCESS and _waits_for_connection(thread.frames):
+        return replace(kind, words="a connection of a pool")
+    return kind
+
+
+def _waits_for_connection(frames: Sequence[Frame]) -> bool:
+    """Return whether the innermost calls of packages get a connection from a pool."""
+    files, functions = _POOLS_OF_CONNECTIONS
+    outside = (f for f in frames if not fr.normalise_file(f.file).startswith("<stdlib>"))
+    return any(
+        files.fullmatch(fr.normalise_file(frame.file))
+        and functions.fullmatch(_last(frame.function))
+        for frame in itertools.islice(outside, _MAX_CALLS)
+    )
+
+
+def _kind_of(
+    thread: ThreadStack, state: ThreadState, use: LockUse | None, calls: Mapping[str, str]
+) -> WaitKind:
     frames = fr.normalise_frames(own_frames(thread.frames))
     if any(_ASIDE.fullmatch(frame.file) for frame in frames):
         return _QUEUE
@@ -214,9 +247,10 @@ def serve_http(dumps: Iterable[Dump]) -> bool:
 
 def must_end(frames: Sequence[Frame]) -> bool:
     """Return whether a thread runs something that ends: a callback of an event loop, a task of a
-    queue, or a request that waits for a future. Its wait is not idle.
+    queue, a request that waits for a future, or the call for a connection of a pool. Its wait is
+    not idle.
     """
-    if blocks_loop(frames) or _runs(frames, _TASKS):
+    if blocks_loop(frames) or _runs(frames, _TASKS) or _waits_for_connection(frames):
         return True
     found = _of_stdlib(fr.normalise_frames(own_frames(frames)))
     return found is not None and found.name == "future" and _runs(frames, _REQUESTS)
