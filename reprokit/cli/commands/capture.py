@@ -18,6 +18,40 @@ if TYPE_CHECKING:
     from reprokit.host.request.target import Target
 
 
+_OF_MODELS = (
+    "layers",
+    "batch_size",
+    "sequence_length",
+    "dtype",
+    "settings",
+    "mode",
+    "backend",
+    "dynamic",
+    "fullgraph",
+    "entry",
+    "train",
+    "device",
+    "gpu",
+    "tensor_parallel",
+    "compare_simulated",
+    "weights",
+    "cache_python",
+)
+"""Options that change a model."""
+_OF_RUNS = (
+    "timeout",
+    "stall",
+    "on_stall",
+    "grace",
+    "caches",
+    "fail_on",
+    "logs",
+    "minimize",
+    "ablate",
+)
+"""Options of a run that files of torch do not have: the limits of their jail are fixed."""
+
+
 @shared.target_command(
     epilog=(
         "Exit codes: 0 no failure, 1 a failure was captured, 2 wrong usage, 3 unknown, 130"
@@ -157,6 +191,13 @@ if TYPE_CHECKING:
     help="Do not record TORCH_TRACE, which contains the model's source.",
 )
 @known_matches.CATALOGUES
+@shared.option(
+    "--yes",
+    "is_agreed",
+    section=shared.OUTPUT_SECTION,
+    is_flag=True,
+    help="Run the program of files that torch wrote without asking.",
+)
 @shared.OUTPUT
 @click.pass_context
 def capture(
@@ -168,12 +209,15 @@ def capture(
     as_json: bool,
     output_dir: Path | None,
     catalogues: tuple[Path, ...],
+    is_agreed: bool,
     **options: Any,
 ) -> None:
     """Run TARGET, record what torch.compile does, report what happened, and write a pack.
 
     TARGET is a model of the zoo, hf:TYPE (a model of transformers with random weights), a factory
-    that returns (model, args), a notebook, or a command after --.
+    that returns (model, args), a notebook, a command after --, or files that torch wrote about a
+    run: TORCH_TRACE, the output of tlparse, fx_graph_runnable, programs of PyTorch's minifier,
+    TORCH_COMPILE_DEBUG, or an exported .pt2. Their program runs in a jail, with your consent.
 
     \b
     Examples:
@@ -183,12 +227,27 @@ def capture(
       reprokit capture model.py:make --dynamic --timeout 120
       reprokit capture notebook.ipynb
       reprokit capture -- python train.py --steps 10
+      reprokit capture trace_folder --yes
       torchrun users: reprokit capture -- torchrun --nproc-per-node 2 train.py
     """
+    from reprokit.cli.shared import capture_records
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.catalogue import catalogue_files
     from reprokit.host.pipeline import pipeline
 
+    if ctx.meta.get("command") is None and capture_records.are_records(target, rest):
+        _refuse_with_records(ctx)
+        ctx.exit(
+            capture_records.capture_records(
+                [Path(word) for word in (str(target), *rest)],
+                shared.interpreter_option(options["python"]),
+                output_dir,
+                catalogues,
+                options["budget"],
+                is_agreed,
+                as_json,
+            )
+        )
     try:
         request = read_request(ctx, target, rest, model, options)
         entries = catalogue_files.all_entries(catalogues)  # a damaged one is refused first
@@ -363,33 +422,31 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
     """
     from reprokit.core.shared.errors import BadInput
 
-    shaping = (
-        "layers",
-        "batch_size",
-        "sequence_length",
-        "dtype",
-        "settings",
-        "mode",
-        "backend",
-        "dynamic",
-        "fullgraph",
-        "entry",
-        "train",
-        "device",
-        "gpu",
-        "tensor_parallel",
-        "compare_simulated",
-        "weights",
-        "cache_python",
-        *(() if is_notebook else ("python",)),
-    )
-    used = [name for name in shaping if is_given(ctx, name)]
-    spelled = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}
+    used = [
+        name for name in (*_OF_MODELS, *(() if is_notebook else ("python",))) if is_given(ctx, name)
+    ]
     if used:
         raise BadInput(
-            f"{spelled.get(used[0], '--' + used[0].replace('_', '-'))} changes a model, and a"
-            " command runs unchanged; add it to the command, or leave it out"
+            f"{_spelled(used[0])} changes a model, and a command runs unchanged; add it to the"
+            " command, or leave it out"
         )
+
+
+def _refuse_with_records(ctx: click.Context) -> None:
+    """Raise BadInput for an option that has no effect on files that torch wrote."""
+    from reprokit.core.shared.errors import BadInput
+
+    used = [name for name in (*_OF_MODELS, *_OF_RUNS) if is_given(ctx, name)]
+    if used:
+        raise BadInput(
+            f"{_spelled(used[0])} cannot be used with files that torch wrote: the program of the"
+            " failure is in them; leave it out"
+        )
+
+
+def _spelled(name: str) -> str:
+    named = {"settings": "--set", "tensor_parallel": "--tensor-parallel-gpus"}
+    return named.get(name, "--" + name.replace("_", "-"))
 
 
 def _logs(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
     from reprokit.core.triage.known_failures import KnownMatch
-    from reprokit.host.run.run_directory import RunDir
     from reprokit.host.scrub.jail import Jail
     from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
 
@@ -113,8 +111,8 @@ def scrub(
     run = run_directory.create_run_directory(output_dir, "scrub")
     try:
         with terminal.LiveStatus(is_quiet=as_json) as live:
-            with _deleted_if_refused(run):
-                chosen = _find_jail(run.path, no_jail)
+            with consent.deleted_if_refused(run):
+                chosen = consent.find_jail(run.path, no_jail)
                 _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
                 places += _installed(wanted, places[0], live)
             found, result = run_issue.run_programs(
@@ -143,29 +141,6 @@ def _print_unread(ctx: click.Context, why: str, as_json: bool) -> None:
     else:
         out.RESULTS.print_line((out.one_line(f"cannot tell: {why}"), "bold"))
     ctx.exit(EXIT_CODES["cannot tell"])
-
-
-@contextlib.contextmanager
-def _deleted_if_refused(run: RunDir) -> Iterator[None]:
-    """Delete a run directory in which nothing ran because the input was refused."""
-    try:
-        yield
-    except BadInput:
-        run.delete_run()
-        raise
-
-
-def _find_jail(folder: Path, no_jail: bool) -> Jail:
-    """Return the jail that works on this machine; raises BadInput without one."""
-    from reprokit.host.scrub import jail
-
-    chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
-    if not chosen.kind and not no_jail:
-        raise BadInput(
-            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
-            " program with your rights: --no-jail"
-        )
-    return chosen
 
 
 def _ask(

@@ -12,6 +12,7 @@ from reprokit.cli.documents import (
     known_documents,
     nightly_documents,
     pack_documents,
+    record_documents,
     scrub_documents,
     study_documents,
 )
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "capture": (
         capture_documents.CaptureDocument,
         capture_documents.RefusedCaptureDocument,
+        record_documents.RecordDocument,
     ),
     "check": (study_documents.CheckDocument,),
     "conditions": (study_documents.ConditionsDocument,),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from reprokit.host.minimize import cases
     from reprokit.host.pack import reopen
     from reprokit.host.probe.client import ProbeServer
+    from reprokit.host.run.run_directory import RunDir
+    from reprokit.host.scrub.jail import Jail
 
 
 class NoConsent(BadInput):
@@ -36,6 +38,31 @@ def require_consent(path: Path, is_agreed: bool, what: str = "") -> None:
             f" {shlex.quote(str(path))} --file NAME)"
         )
         raise NoConsent(f"{path} has {what or usual} and add --yes to run them")
+
+
+def find_jail(folder: Path, no_jail: bool = False) -> Jail:
+    """Return the jail that works on this machine; raises BadInput without one, unless the user
+    wants none.
+    """
+    from reprokit.host.scrub import jail
+
+    chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
+    if not chosen.kind and not no_jail:
+        raise BadInput(
+            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
+            " program with your rights: --no-jail"
+        )
+    return chosen
+
+
+@contextlib.contextmanager
+def deleted_if_refused(run: RunDir) -> Iterator[None]:
+    """Delete a run directory in which nothing ran because the input was refused."""
+    try:
+        yield
+    except BadInput:
+        run.delete_run()
+        raise
 
 
 def ask_consent(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,8 @@ class IssueProgram:
     program: FoundProgram
     command: ReportedCommand
     reported: ReportedFailure
+    files: tuple[tuple[str, Path], ...] = ()
+    """Files that the program reads: the name of each in its folder, and where it is."""
 
     @property
     def names_gpu(self) -> bool:
@@ -130,7 +133,12 @@ class ScrubResult:
 
 
 def run_programs(
-    programs: Sequence[IssueProgram], jail: Jail, folder: Path, pythons: Sequence[str], say: Say
+    programs: Sequence[IssueProgram],
+    jail: Jail,
+    folder: Path,
+    pythons: Sequence[str],
+    say: Say,
+    budget_s: float = BUDGET_S,
 ) -> tuple[IssueProgram, ScrubResult]:
     """Run the programs of an issue until one fails as reported; return the one that counts.
 
@@ -144,7 +152,9 @@ def run_programs(
         files.write_atomically(own / PROGRAM_FILE, issue.program.text)
         if issue.is_cell:
             files.write_atomically(own / CELL_FILE, CELL)
-        results.append((issue, _IssueRunner(issue, jail, own, say).run_all(pythons)))
+        for name, path in issue.files:
+            shutil.copyfile(path, own / name)
+        results.append((issue, _IssueRunner(issue, jail, own, say, budget_s).run_all(pythons)))
         if results[-1][1].answer == answers.FAILS:
             break
     issue, result = min(results, key=lambda one: _WORST.index(one[1].answer))
@@ -164,6 +174,7 @@ class _IssueRunner:
     jail: Jail
     folder: Path
     say: Say
+    budget_s: float
 
     def run_all(self, pythons: Sequence[str]) -> ScrubResult:
         """Return the answers of all interpreters."""
@@ -172,7 +183,8 @@ class _IssueRunner:
         for number, python in enumerate(pythons):
             torch = torch_environments.imported_torch_version(python)
             lines = " and ".join(map(str, self.issue.program.lines))
-            self.say(f"running the program from line {lines} with torch {torch}")
+            which = f"the program from line {lines}" if lines else self.issue.title
+            self.say(f"running {which} with torch {torch}")
             if failure and failure.opened and failure.opened.repro:
                 results.append(self._replay(failure.opened, python, torch))
             else:
@@ -204,7 +216,7 @@ class _IssueRunner:
 
     def _capture(self, python: str, file: str, name: str) -> JailedCapture:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
-        words += ["--budget", str(BUDGET_S), "--output-dir", str(self.folder / name)]
+        words += ["--budget", str(self.budget_s), "--output-dir", str(self.folder / name)]
         words += ["--fail-on", "graph-break"] if self.issue.reported.kind == "graph-break" else []
         words += ["--compare", "--", python, file, *self.issue.command.arguments]
         try:

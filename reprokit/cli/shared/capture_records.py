@@ -1,0 +1,246 @@
+"""Capture from what torch wrote about a run: the verdict of the record, and a proved program."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprokit.cli.shared import consent, known_matches, out, terminal
+from reprokit.cli.shared.summary import NAME_COLUMNS, TEXT_COLUMNS
+from reprokit.core.judge.stacks.location import plural
+from reprokit.core.shared.errors import BadInput
+
+if TYPE_CHECKING:
+    from reprokit.core.reported.recorded_verdict import RecordedVerdict
+    from reprokit.core.triage.known_failures import KnownMatch
+    from reprokit.host.scrub.jail import Jail
+    from reprokit.host.scrub.read_records import Records
+    from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
+
+MAX_REPRO_LINES = 15
+"""A longer repro is only named, not printed."""
+MAX_FACTS, MAX_MISSING = 4, 2
+
+
+def are_records(target: str | None, rest: Sequence[str]) -> bool:
+    """Return whether the words of a command line are files that torch wrote, and not a target."""
+    from reprokit.core.reported import graph_programs
+    from reprokit.core.shared.zoo import ZOO
+    from reprokit.host.scrub import read_records
+    from reprokit.host.system import host_log
+
+    if target is None or target in ZOO or target.startswith("hf:"):
+        return False
+    path = Path(target)
+    if not read_records.may_be_records(path):
+        return False
+    if path.suffix != ".py" or rest:
+        return True
+    with host_log.suppress(OSError):
+        return graph_programs.is_repro_program(path.read_text("utf-8", "replace"))
+    return False
+
+
+def capture_records(
+    paths: Sequence[Path],
+    python: str,
+    output_dir: Path | None,
+    catalogues: tuple[Path, ...],
+    budget_s: float,
+    is_agreed: bool,
+    as_json: bool,
+) -> int:
+    """Say what the records show, run their program in a jail with consent, and return the exit
+    code. ``budget_s`` limits the reduction.
+    """
+    from reprokit.host.bisect import torch_environments
+    from reprokit.host.run import run_directory
+    from reprokit.host.scrub import read_records, run_records
+
+    records = read_records.read_records(paths)
+    if records.flight_records and not (records.runs or records.programs or records.exported):
+        raise BadInput(
+            f"these are dumps of a flight recorder; run: reprokit merge {shlex.join(map(str, paths))}"
+        )
+    verdict = run_records.verdict_of(records)
+    programs = run_records.programs_of(records, verdict)
+    if not as_json:
+        _print_verdict(records, verdict)
+    chosen: tuple[IssueProgram, ScrubResult] | None = None
+    why_not = _why_not(verdict, programs, is_agreed)
+    if not why_not:
+        run = run_directory.create_run_directory(output_dir, "record")
+        try:
+            with terminal.LiveStatus(is_quiet=as_json) as live, consent.deleted_if_refused(run):
+                jail = consent.find_jail(run.path)
+                _ask(programs, jail, is_agreed, live)
+                chosen = run_records.run_programs(
+                    programs, jail, run.path, python, live.show_message, budget_s
+                )
+        except torch_environments.CannotInstall as problem:
+            raise BadInput(str(problem)) from problem
+        except consent.NoConsent as problem:
+            why_not = str(problem)
+        finally:
+            run.release_lock()
+    result = chosen[1] if chosen is not None else None
+    known = _known(result, catalogues)
+    if as_json:
+        out.RESULTS.print_json(_document(records, verdict, chosen, why_not, known))
+    else:
+        _print_result(verdict, chosen, why_not, known)
+    return _exit_code(verdict, result)
+
+
+def _why_not(verdict: RecordedVerdict, programs: Sequence[IssueProgram], is_agreed: bool) -> str:
+    """Return why no program runs; empty if one does."""
+    if not programs:
+        if verdict.is_failure:
+            return "the record has no graph of the failure"
+        return "the record shows no failure with a graph"
+    if not is_agreed and not sys.stdin.isatty():
+        return "its program may be a stranger's; read it (--json) and add --yes to run it in a jail"
+    return ""
+
+
+def _ask(
+    programs: Sequence[IssueProgram], jail: Jail, is_agreed: bool, live: terminal.LiveStatus
+) -> None:
+    """Show what would run, and ask for consent; raises NoConsent without it."""
+    if is_agreed:
+        return
+    live.pause()
+    out.PROGRESS.print_line(f"runs in {jail.description}:")
+    for program in programs:
+        out.PROGRESS.print_line(program.program.text)  # the whole text: any part of it may matter
+    if not out.confirm_question("Run this?"):
+        raise consent.NoConsent("nothing was run")
+    live.resume()
+
+
+def _known(result: ScrubResult | None, catalogues: tuple[Path, ...]) -> list[KnownMatch]:
+    opened = result.failure.opened if result is not None and result.failure is not None else None
+    return known_matches.find_known_of_pack(opened, catalogues) if opened is not None else []
+
+
+def _exit_code(verdict: RecordedVerdict, result: ScrubResult | None) -> int:
+    """Return 1 for a failure of the record or of its program, 3 if nothing shows one."""
+    from reprokit.core.reported import answers
+
+    if verdict.is_failure and verdict.kind != "unknown":
+        return 1
+    if result is not None:
+        return {answers.FAILS: 1, answers.DIFFERENT: 1, answers.PASSES: 0}.get(result.answer, 3)
+    return 3 if verdict.kind == "unknown" else 0
+
+
+def _row(name: str, text: str) -> None:
+    import textwrap
+
+    first, *rest = textwrap.wrap(out.one_line(text), TEXT_COLUMNS, break_long_words=False) or [""]
+    out.RESULTS.print_line(f"{name:<{NAME_COLUMNS}}{first}")
+    for line in rest[:1]:
+        out.RESULTS.print_line(f"{'':<{NAME_COLUMNS}}{line}{' ...' if rest[1:] else ''}")
+
+
+def _print_verdict(records: Records, verdict: RecordedVerdict) -> None:
+    from reprokit.core.records.verdict_kinds import kind_named
+
+    colour = kind_named(verdict.kind).colour
+    out.RESULTS.print_line(
+        (verdict.kind, f"bold {colour}"), out.one_line(f": {verdict.reason}, as recorded")
+    )
+    for name, text in verdict.rows[:MAX_FACTS]:
+        _row(name, text)
+    torch = next((run.torch for run in records.runs if run.torch), "")
+    count = len(records.runs)
+    of = f" of {count} processes" if count > 1 else ""
+    names = ", ".join(dict.fromkeys(records.sources))
+    _row("record", f"{names}{of}{f', torch {torch}' if torch else ''}")
+
+
+def _print_result(
+    verdict: RecordedVerdict,
+    chosen: tuple[IssueProgram, ScrubResult] | None,
+    why_not: str,
+    known: Sequence[KnownMatch],
+) -> None:
+    from reprokit.host.scrub import run_records
+
+    if chosen is None:
+        for text in verdict.missing[:MAX_MISSING]:
+            _row("missing", text)
+        _row("no repro", why_not)
+        return
+    issue, result = chosen
+    _row("program", f"{issue.title}: {run_records.in_words(result)}")
+    failure = result.failure
+    opened = failure.opened if failure is not None else None
+    if failure is None or opened is None or not opened.repro:
+        for text in verdict.missing[:MAX_MISSING]:
+            _row("missing", text)
+        _row("no repro", (failure.unproven if failure else "") or "the program does not show it")
+    for match in known[:1]:
+        _row("known", match.sentence)
+    if opened is not None:
+        if opened.repro:
+            lines = opened.repro.splitlines()
+            _row("repro", f"{plural(len(lines), 'line')}, fails in {opened.proof} fresh processes")
+        path = shlex.quote(str(opened.pack.path))  # a path is never cut
+        out.RESULTS.print_line(f"{'pack':<{NAME_COLUMNS}}{path}")
+        out.RESULTS.print_line(f"{'next':<{NAME_COLUMNS}}reprokit show {path}")
+        if opened.repro and len(opened.repro.splitlines()) <= MAX_REPRO_LINES:
+            out.RESULTS.print_line("")
+            out.RESULTS.print_text(opened.repro)
+
+
+def _document(
+    records: Records,
+    verdict: RecordedVerdict,
+    chosen: tuple[IssueProgram, ScrubResult] | None,
+    why_not: str,
+    known: Sequence[KnownMatch],
+) -> dict[str, Any]:
+    """Return the JSON document."""
+    from reprokit.host.scrub import run_records
+
+    failure = chosen[1].failure if chosen is not None else None
+    opened = failure.opened if failure is not None else None
+    programs = run_records.programs_of(records, verdict)
+    return {
+        "schema": 1,
+        "from_record": True,
+        "kind": verdict.kind,
+        "reason": verdict.reason,
+        "sources": records.sources,
+        "skipped": records.skipped,
+        "torch": next((run.torch for run in records.runs if run.torch), ""),
+        "facts": [{"name": name, "text": text} for name, text in verdict.rows],
+        "missing": list(verdict.missing),
+        "error": verdict.reported.error,
+        "message": verdict.reported.message,
+        "compiles": [
+            {
+                "rank": run.rank,
+                "id": row.cid,
+                "function": row.function,
+                "place": row.place,
+                "error": row.error,
+                "seconds": row.seconds,
+                "graph_breaks": [f"{one.place}: {one.reason}" for one in row.breaks],
+                "recompiled_because": row.recompiled_because,
+                "has_ended": row.has_ended,
+            }
+            for run in records.runs
+            for row in run.compiles.values()
+        ],
+        "programs": [{"source": one.title, "text": one.program.text} for one in programs],
+        "answer": chosen[1].answer if chosen is not None else "",
+        "why": chosen[1].runs[0].why if chosen is not None else why_not,
+        "repro": opened.repro if opened is not None else "",
+        "pack": str(opened.pack.path) if opened is not None else None,
+        "known": [match.to_json() for match in known],
+    }

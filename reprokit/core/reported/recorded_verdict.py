@@ -1,0 +1,169 @@
+"""Say what the records of a run show: the failure, where it is, and what is missing."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reprokit.core.judge.stacks.location import plural
+from reprokit.core.ranks.rank_names import rank_ranges
+from reprokit.core.reported.reported_failure import ReportedFailure
+from reprokit.core.reported.trace_records import CompileRecord, RunRecord, backend_of, raised_by
+
+MAX_MESSAGE_CHARS = 300
+MAX_REPORTED_CHARS, MAX_LOG_CHARS = 4_000, 8_000
+SLOW_S = 1.0
+BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
+"""Backends that are a part of torch."""
+_LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/torch/|/lib/python\d|/torchinductor_|^<")
+
+
+@dataclass(frozen=True)
+class RecordedVerdict:
+    """What records show. Nothing was run."""
+
+    kind: str
+    """``exception``, ``recompile-limit``, ``graph-break``, ``unknown`` or ``ok``."""
+    reason: str
+    """One sentence."""
+    rows: tuple[tuple[str, str], ...] = ()
+    """Further facts, each with its name."""
+    missing: tuple[str, ...] = ()
+    """What the records do not have, and what would show it."""
+    reported: ReportedFailure = field(default_factory=ReportedFailure)
+    """The failure, for a comparison with a run."""
+    failed: CompileRecord | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the records show a failure."""
+        return self.kind not in ("ok", "graph-break")
+
+
+def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
+    """Return what the traces of all processes show; those of a rank that failed count first."""
+    failing = [run for run in runs if run.failed is not None]
+    failing.sort(key=lambda run: not (run.failed and run.failed.is_failure))
+    run = (failing or list(runs))[0]
+    row = run.failed
+    verdict = _of_compile(row, run) if row is not None else _of_healthy(run)
+    kind, reason, reported, missing = verdict
+    where = f" in rank {run.rank}" if row and run.rank is not None and len(runs) > 1 else ""
+    facts = (*_facts_of(run, row), *_differing_ranks(runs))
+    problems = tuple(problem for one in runs for problem in one.problems[:3])
+    return RecordedVerdict(kind, f"{reason}{where}", facts, (*missing, *problems), reported, row)
+
+
+_Found = tuple[str, str, ReportedFailure, tuple[str, ...]]
+
+
+def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
+    """Return the kind, the reason, the failure and what is missing, of a compile that failed."""
+    what = f"compile {row.cid}" + (f" of {row.function}" if row.function else "")
+    if not row.has_ended and not row.error:
+        reason = (
+            f"{what} did not end in the record: the process hung, crashed or was killed in it, or"
+            " still runs"
+        )
+        how = "how the process ended: the record ends inside of a compile; reprokit capture sees it"
+        return "unknown", reason, ReportedFailure("", torch=run.torch), (how,)
+    if row.reached_limit:
+        compiles = [one for one in run.compiles.values() if one.has_ended and not one.error]
+        same = [one for one in compiles if one.cid.split("/")[0] == row.cid.split("/")[0]]
+        reason = f"{what} was refused after {plural(len(same), 'compile')}: {row.error}"
+        program = (
+            "the program: a recompile needs its calls, and a record has graphs; run reprokit"
+            " capture on the program"
+        )
+        limit = ReportedFailure("recompile-limit", torch=run.torch)
+        return "recompile-limit", reason, limit, (program,)
+    error, message = raised_by(row)
+    first = " ".join(message.split("\n", 1)[0].split())[:MAX_MESSAGE_CHARS]
+    reported = ReportedFailure(
+        "exception",
+        error,
+        message[:MAX_REPORTED_CHARS],
+        run.torch,
+        words=frozenset(re.findall(r"[A-Za-z]{3,}", row.traceback[-MAX_LOG_CHARS:])),
+    )
+    graph = "a graph: Dynamo raised before it had one; run reprokit capture on the program"
+    missing = list[str]() if row.graphs or row.runnables else [graph]
+    if (backend := backend_of(row)) and backend not in BACKENDS:
+        missing.append(f"the backend {backend}, which is no part of torch")
+    return "exception", f"{what} raised {error}: {first}".rstrip(": "), reported, tuple(missing)
+
+
+def _of_healthy(run: RunRecord) -> _Found:
+    rows = list(run.compiles.values())
+    if not rows:
+        return "unknown", "no compile is recorded", ReportedFailure(), ("any compile",)
+    breaks = [one for row in rows for one in row.breaks]
+    unsupported = [row for row in rows if row.error]
+    if breaks or unsupported:
+        count = max(len(breaks), len(unsupported))
+        reason = (
+            f"{plural(count, 'graph break')} in {plural(len(rows), 'compile')}, no compile failed"
+        )
+        missing = ("whether fullgraph=True was set, with which a graph break is an error",)
+        return "graph-break", reason, ReportedFailure("graph-break", torch=run.torch), missing
+    reason = f"{plural(len(rows), 'compile')}, none failed"
+    missing = ("results and crashes of compiled code: a trace has compiles only",)
+    return "ok", reason, ReportedFailure("", torch=run.torch), missing
+
+
+def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]]:
+    facts: list[tuple[str, str]] = []
+    if row is not None and (line := row.users_place or _line_of_error(row) or row.place):
+        facts.append(("your line", line))
+    breaks = [one for each in run.compiles.values() for one in each.breaks]
+    if breaks:
+        more = f", and {len(breaks) - 1} more" if len(breaks) > 1 else ""
+        at = f"{breaks[0].place}: " if breaks[0].place else ""
+        facts.append(("graph break", f"{at}{breaks[0].reason}{more}"))
+    recompiled = [one for one in run.compiles.values() if one.recompiled_because]
+    if recompiled:
+        guard = " ".join(recompiled[-1].recompiled_because[0].split())
+        facts.append(("recompiles", f"{len(recompiled)}, the last because not {guard}"))
+    slow = max(run.compiles.values(), key=lambda one: one.seconds or 0.0, default=None)
+    if slow is not None and (slow.seconds or 0.0) >= SLOW_S:
+        of = f" of {slow.function}" if slow.function else ""
+        facts.append(("slowest", f"compile {slow.cid}{of}, {slow.seconds:.1f} s"))
+    if run.cache_misses:
+        facts.append(("caches", f"{plural(run.cache_misses, 'lookup')} found no entry"))
+    return facts
+
+
+def _line_of_error(row: CompileRecord) -> str:
+    """Return the user's line in the traceback of an error: the last one outside of torch."""
+    found = re.findall(r'File "([^"\n]{1,400})", line (\d{1,9})', row.message + row.traceback)
+    own = [f"{file}:{line}" for file, line in found if not _LIBRARY.search(file)]
+    return own[-1] if own else ""
+
+
+def _differing_ranks(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
+    """Return which ranks have a different graph of the first compile that is not equal on all."""
+    ranked = {run.rank: run for run in runs if run.rank is not None}
+    if len(ranked) < 2:
+        return []
+    for cid in sorted({cid for run in ranked.values() for cid in run.compiles}):
+        texts = {rank: _shape_of(run.compiles.get(cid)) for rank, run in ranked.items()}
+        counts = collections.Counter(texts.values()).most_common()
+        if len(counts) == 1:
+            continue
+        most = counts[0][0]
+        odd = [rank for rank, text in texts.items() if text != most and rank is not None]
+        is_sure = counts[0][1] > counts[1][1]
+        if not is_sure:
+            return [("ranks", f"the graphs of compile {cid} differ between the ranks")]
+        verb = "has" if len(odd) == 1 else "have"
+        graph = "no graph" if all(not texts[rank] for rank in odd) else "a different graph"
+        return [("ranks", f"rank {rank_ranges(odd)} {verb} {graph} of compile {cid}")]
+    return []
+
+
+def _shape_of(row: CompileRecord | None) -> str:
+    """Return the code of the graphs of a compile, without its comments."""
+    lines = (line for text in (row.graphs if row else ()) for line in text.splitlines())
+    return "\n".join(line.strip() for line in lines if line.strip() and "# " not in line)

@@ -1,0 +1,298 @@
+"""Read what torch records of its compiles: ``TORCH_TRACE``, and the ``raw.jsonl`` of tlparse.
+
+A record is a line with a JSON object, and its payload: in a trace the lines behind it that begin
+with a tab, in ``raw.jsonl`` a file. The names are those of ``torch/_logging/structured.py`` and of
+``CompilationMetrics`` of ``torch/_dynamo/utils.py``, from torch 2.4 on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.core.records import bounded_json
+
+MAX_LINE_CHARS = 4 << 20
+MAX_PAYLOAD_CHARS = 8 << 20
+MAX_RECORDS = 2_000_000
+MAX_COMPILES = 20_000
+MAX_BREAKS = 1_000
+EXPORT = "export"
+"""The name of the graphs that are of no frame."""
+_PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
+_WANTED = frozenset(
+    "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
+    " recompile_reasons".split()
+)
+"""Records whose payload is read."""
+_METRICS = ("compilation_metrics", "bwd_compilation_metrics")
+_VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
+_BREAK_AT = re.compile(r"Graph break in user code at ([^\n]{1,400}):(\d{1,9})")
+_BREAK_WHY = re.compile(r"Graph Break Reason: ([^\n]{1,600})(?:\n\n([^\n]{1,300}))?")
+_BY_BACKEND = re.compile(r"backend='?([^\n']{1,200})'? raised:\n")
+_RAISED = re.compile(
+    r"([A-Za-z_][\w.]{0,120}(?:Error|Exception|Failed|Exit|Interrupt|Unsupported)): (.*)", re.DOTALL
+)
+_NOT_RAISED = frozenset(
+    {"Unsupported", "SkipFrame", "SkipCodeRecursiveException", "ArgsMismatchError"}
+)
+"""Errors of Dynamo after which it runs the frame without compiling it."""
+_LIMIT = ("FailOnRecompileLimitHit", "RecompileLimitExceeded", "CacheSizeLimitExceeded")
+
+
+@dataclass(frozen=True)
+class RecordedBreak:
+    """One graph break."""
+
+    place: str
+    """``FILE:LINE``; empty if the record does not have it."""
+    reason: str
+
+
+@dataclass
+class CompileRecord:
+    """One compile of one frame."""
+
+    cid: str
+    """``FRAME/COMPILE``, as torch writes it."""
+    function: str = ""
+    place: str = ""
+    """``FILE:LINE`` of the function."""
+    error: str = ""
+    """The type of the exception that ended it; empty for none."""
+    message: str = ""
+    traceback: str = ""
+    users_place: str = ""
+    """``FILE:LINE`` of the user that the exception names."""
+    seconds: float | None = None
+    graphs: list[str] = field(default_factory=list)
+    """The graphs of Dynamo, as Python text, of the last attempt."""
+    runnables: list[str] = field(default_factory=list)
+    """The graphs of Inductor, as programs."""
+    tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Source (``L['x']``) -> what torch describes of the tensor."""
+    breaks: list[RecordedBreak] = field(default_factory=list)
+    recompiled_because: list[str] = field(default_factory=list)
+    trains: bool = False
+    has_ended: bool = False
+    attempt: int = 0
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether an exception ended it that the program saw."""
+        return bool(self.error) and self.error not in _NOT_RAISED
+
+    @property
+    def reached_limit(self) -> bool:
+        """Whether it was not compiled because the function was compiled too often."""
+        return self.error in _LIMIT
+
+
+@dataclass
+class RunRecord:
+    """What one process recorded."""
+
+    rank: int | None = None
+    torch: str = ""
+    compiles: dict[str, CompileRecord] = field(default_factory=dict)
+    records: int = 0
+    problems: list[str] = field(default_factory=list)
+    """What could not be read, in words."""
+    cache_misses: int = 0
+
+    @property
+    def failed(self) -> CompileRecord | None:
+        """The compile that ended the run: one that failed, or else one that did not end."""
+        rows = list(self.compiles.values())
+        errors = [row for row in rows if row.is_failure]
+        open_ones = [row for row in rows if not row.has_ended and not row.error]
+        return next(iter([*reversed(errors), *reversed(open_ones)]), None)
+
+
+def is_trace(text: str) -> bool:
+    """Return whether a text begins like a trace, or like ``raw.jsonl``."""
+    for line in text.splitlines()[:50]:
+        if (found := _PREFIX.match(line)) and line[found.end() : found.end() + 1] == "{":
+            return True
+    return text.startswith('{"') and any(f'"{name}"' in text[:20_000] for name in _MARKS)
+
+
+_MARKS = ("frame_compile_id", "dynamo_start", "chromium_event", "compilation_metrics")
+
+
+def read_trace(lines: Iterable[str], read_payload: Callable[[str], str] | None = None) -> RunRecord:
+    """Return what a trace says. Lines that are damaged or cut short are skipped, and counted.
+
+    ``read_payload`` returns the text of a payload file of ``raw.jsonl``.
+    """
+    run = RunRecord()
+    skipped = 0
+    tensors: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for record, payload in _records(lines):
+        run.records += 1
+        if run.records > MAX_RECORDS:
+            run.problems.append(f"only the first {MAX_RECORDS} records were read")
+            break
+        if record is None:
+            skipped += 1
+            continue
+        file = record.get("payload_filename")
+        if not payload and isinstance(file, str) and read_payload and _wanted_name(record):
+            payload = read_payload(file)
+        _take(run, record, payload, tensors)
+    if skipped:
+        run.problems.append(f"{skipped} lines are damaged or cut short")
+    return run
+
+
+def _records(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any] | None, str]]:
+    """Yield each record with its payload, if that is wanted; None for a damaged line."""
+    record: dict[str, Any] | None = None
+    is_wanted, size, payload = False, 0, list[str]()
+    is_first = True
+    for line in lines:
+        if line.startswith("\t"):
+            if is_wanted and size < MAX_PAYLOAD_CHARS:
+                payload.append(line[1:])
+                size += len(line)
+            continue
+        found = _PREFIX.match(line)
+        text = line[found.end() :] if found else line
+        if not text.startswith("{"):
+            if found:
+                yield None, ""
+            continue
+        if not is_first:
+            yield record, "".join(payload)
+        is_first = False
+        record, payload, size = _parse(text), [], 0
+        is_wanted = record is not None and bool(_wanted_name(record))
+    if not is_first:
+        yield record, "".join(payload)
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    if len(text) > MAX_LINE_CHARS:
+        return None
+    try:
+        document = bounded_json.parse_json(text, MAX_LINE_CHARS)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _wanted_name(record: dict[str, Any]) -> str:
+    artifact = record.get("artifact")
+    name = artifact.get("name") if isinstance(artifact, dict) else None
+    if name in _WANTED:
+        return str(name)
+    return next((name for name in _WANTED if name in record), "")
+
+
+def _take(
+    run: RunRecord,
+    record: dict[str, Any],
+    payload: str,
+    tensors: dict[tuple[Any, Any], dict[str, Any]],
+) -> None:
+    """Add one record to what is known."""
+    if run.rank is None and isinstance(record.get("rank"), int):
+        run.rank = record["rank"]
+    name = _wanted_name(record)
+    if name == "torch_version":
+        found = _VERSION.search(payload)
+        run.torch = found[1] if found else run.torch
+        return
+    artifact = record.get("artifact")
+    if isinstance(artifact, dict) and str(artifact.get("name", "")).endswith("cache_miss"):
+        run.cache_misses += 1
+    metrics = next((m for key in _METRICS if isinstance(m := record.get(key), dict)), None)
+    row = _row_of(run, record, name)
+    if row is None:
+        return
+    if "dynamo_start" in record:
+        attempt = record.get("attempt")
+        if isinstance(attempt, int) and attempt > row.attempt:
+            row.attempt = attempt
+            row.graphs.clear()
+    if isinstance(facts := record.get("describe_tensor"), dict):
+        tensors[facts.get("describer_id"), facts.get("id")] = facts
+    elif isinstance(source := record.get("describe_source"), dict):
+        key = source.get("describer_id"), source.get("id")
+        if key in tensors and isinstance(source.get("source"), str):
+            row.tensors[source["source"]] = tensors[key]
+    elif "aot_joint_graph" in record or "aot_backward_graph" in record:
+        row.trains = True
+    elif name == "dynamo_output_graph":
+        row.graphs.append(payload)
+    elif name == "fx_graph_runnable":
+        row.runnables.append(payload)
+    elif name == "dynamo_error":
+        row.traceback = payload
+    elif name == "dynamo_graph_break_reason" and len(row.breaks) < MAX_BREAKS:
+        row.breaks.append(_break_of(payload))
+    elif name == "recompile_reasons":
+        row.recompiled_because = _reasons(payload)
+    elif metrics is not None:
+        _take_metrics(row, metrics)
+
+
+def _row_of(run: RunRecord, record: dict[str, Any], name: str) -> CompileRecord | None:
+    """Return the compile of a record. Graphs of ``torch.export`` are of no frame."""
+    frame, number = record.get("frame_id"), record.get("frame_compile_id")
+    is_of_frame = isinstance(frame, int) and isinstance(number, int)
+    if not is_of_frame and name not in ("dynamo_output_graph", "fx_graph_runnable"):
+        return None
+    cid = f"{frame}/{number}" if is_of_frame else EXPORT
+    if cid not in run.compiles:
+        if len(run.compiles) >= MAX_COMPILES:
+            return None
+        run.compiles[cid] = CompileRecord(cid, has_ended=not is_of_frame)
+    return run.compiles[cid]
+
+
+def _take_metrics(row: CompileRecord, metrics: dict[str, Any]) -> None:
+    row.has_ended = True
+    row.function = str(metrics.get("co_name") or row.function)
+    if metrics.get("co_filename"):
+        row.place = f"{metrics['co_filename']}:{metrics.get('co_firstlineno')}"
+    if isinstance(seconds := metrics.get("entire_frame_compile_time_s"), (int, float)):
+        row.seconds = float(seconds)
+    if metrics.get("fail_type"):
+        row.error = str(metrics["fail_type"]).rpartition(".")[2]
+        row.message = str(metrics.get("fail_reason") or "")
+        if metrics.get("fail_user_frame_filename"):
+            line = metrics.get("fail_user_frame_lineno")
+            row.users_place = f"{metrics['fail_user_frame_filename']}:{line}"
+
+
+def _break_of(text: str) -> RecordedBreak:
+    at, why = _BREAK_AT.search(text), _BREAK_WHY.search(text)
+    reason = (why[2] or why[1]) if why else next(iter(text.strip().splitlines()), "")[:300]
+    return RecordedBreak(f"{at[1]}:{at[2]}" if at else "", reason.strip())
+
+
+def _reasons(text: str) -> list[str]:
+    """Return why a function was compiled again: the first line of each guard that failed."""
+    try:
+        rows = bounded_json.parse_json(text, MAX_PAYLOAD_CHARS)
+    except ValueError:
+        rows = [text]
+    rows = rows if isinstance(rows, list) else [text]
+    return [str(row).split("\n", 1)[0][:400].strip() for row in rows[:64]]
+
+
+def raised_by(row: CompileRecord) -> tuple[str, str]:
+    """Return the type and the message of the innermost exception of a compile."""
+    text = _BY_BACKEND.sub("", row.message)
+    if found := _RAISED.match(text):
+        return found[1].rpartition(".")[2], found[2]
+    return row.error, row.message
+
+
+def backend_of(row: CompileRecord) -> str:
+    """Return the backend that raised, if the error names it."""
+    found = _BY_BACKEND.match(row.message)
+    return found[1] if found else ""

@@ -1,0 +1,92 @@
+"""Run the programs that records of torch have, in the jail, and compare what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from reprokit.core.reported import answers, graph_programs, recorded_verdict
+from reprokit.core.reported.graph_programs import MadeProgram
+from reprokit.core.reported.issue_programs import FoundProgram
+from reprokit.core.reported.recorded_verdict import RecordedVerdict
+from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
+from reprokit.host.scrub import read_records, run_issue
+from reprokit.host.scrub.jail import Jail
+from reprokit.host.scrub.read_records import Records
+from reprokit.host.scrub.run_issue import IssueProgram, Say, ScrubResult
+
+
+def verdict_of(records: Records) -> RecordedVerdict:
+    """Return what the records show, before anything is run."""
+    if records.runs:
+        return recorded_verdict.judge_records(records.runs)
+    names = ", ".join(dict.fromkeys(records.sources)) or "an exported program"
+    checks = any(program.checks_accuracy for program in records.programs)
+    return RecordedVerdict(
+        "unknown",
+        f"{names} has a graph, and not what failed",
+        missing=("the failure; the program of the graph shows it when it runs",),
+        reported=ReportedFailure("wrong-result" if checks else ""),
+    )
+
+
+def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram]:
+    """Return the programs that may show the failure, the one with public functions first."""
+    found: list[MadeProgram] = []
+    if verdict.failed is not None and verdict.kind in ("exception", "unknown"):
+        found += graph_programs.programs_of_compile(verdict.failed)
+    if not records.runs:
+        found += records.programs
+    rows = [
+        IssueProgram(
+            program.made_from,
+            FoundProgram(program.text, ()),
+            ReportedCommand({}),
+            replace(verdict.reported, kind="wrong-result")
+            if program.checks_accuracy
+            else verdict.reported,
+        )
+        for program in found
+    ]
+    if records.exported is not None:
+        rows.append(
+            IssueProgram(
+                "the exported program",
+                FoundProgram(read_records.EXPORTED, ()),
+                ReportedCommand({}),
+                verdict.reported,
+                ((read_records.EXPORTED_FILE, records.exported),),
+            )
+        )
+    return rows
+
+
+def run_programs(
+    programs: Sequence[IssueProgram],
+    jail: Jail,
+    folder: Path,
+    python: str,
+    say: Say,
+    budget_s: float,
+) -> tuple[IssueProgram, ScrubResult]:
+    """Run the programs until one fails as recorded; return the one that counts. ``budget_s`` limits
+    each reduction.
+
+    Raises CannotInstall for an interpreter without torch.
+    """
+    return run_issue.run_programs(programs, jail, folder, [python], say, budget_s)
+
+
+def in_words(result: ScrubResult) -> str:
+    """Return what the first torch did with the program, beside the record."""
+    run = result.runs[0]
+    what = {
+        answers.FAILS: "fails here in the same way",
+        answers.DIFFERENT: "fails here in a different way",
+        answers.PASSES: "does not fail here",
+        answers.CANNOT_TELL: "cannot tell",
+    }[run.answer]
+    why = run.why.replace("it fails, but not as the issue reports: ", "")
+    why = why.replace("nothing of what the issue reports occurs", "nothing of the record occurs")
+    return f"{what} with torch {run.torch}: {why}"

@@ -1,0 +1,140 @@
+"""``reprokit capture FILES`` turns what torch wrote about a run into a verdict and a proved repro."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.core.test_trace_records import RUNNABLE, TRACE
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
+
+PROGRAM = """
+import torch
+
+@torch.compile
+def model(x):
+    a = torch.full((8, 8), -1e4)
+    a[torch.arange(8).unsqueeze(0), torch.arange(8).unsqueeze(1)] = 0
+    return torch.softmax(x + a, dim=-1)
+
+model(torch.randn(8, 8))
+"""
+"""It fails with torch 2.9 to 2.15: https://github.com/pytorch/pytorch/issues/196570."""
+
+
+def run_program(folder: Path, **variables: str) -> None:
+    (folder / "model.py").write_text(PROGRAM)
+    subprocess.run(
+        [sys.executable, "model.py"],
+        cwd=folder,
+        env=clean_environ() | variables,
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_a_record_is_read_without_consent_and_nothing_runs(tmp_path: Path) -> None:
+    """The verdict says that it is from the record, and the program is not run."""
+    (tmp_path / "trace one").mkdir()
+    with gzip.open(tmp_path / "trace one" / "dedicated_log_torch_trace_x.log.gz", "wt") as file:
+        file.write(TRACE)
+    done = reprokit("capture", "trace one", cwd=tmp_path)
+    assert done.status == 1, done.err
+    first = done.out.splitlines()[0]
+    assert first == "exception: compile 0/0 of model raised KeyError: 'buf1', as recorded"
+    assert "add --yes to run it in a jail" in " ".join(done.out.split())
+    assert len(done.out.splitlines()) <= 10
+    assert not (tmp_path / "reprokit-out").exists()
+    document = reprokit("capture", "trace one", "--json", cwd=tmp_path).json
+    assert document["from_record"] and document["pack"] is None
+    assert [one["source"] for one in document["programs"]] == [
+        "the graph of Dynamo",
+        "the graph of Inductor",
+    ]
+
+
+def test_the_output_of_tlparse_is_read(tmp_path: Path) -> None:
+    """Payloads are files beside ``raw.jsonl``; a path that leads out of the folder is not read."""
+    (tmp_path / "0_0_0").mkdir()
+    (tmp_path / "0_0_0" / "graph.txt").write_text("class GraphModule: pass")
+    (tmp_path.parent / "secret.txt").write_text("class Secret: pass")
+    record = {"frame_id": 0, "frame_compile_id": 0, "dynamo_output_graph": {}}
+    rows = [record | {"payload_filename": name} for name in ("0_0_0/graph.txt", "../secret.txt")]
+    rows.append({**rows[0], "payload_filename": str(tmp_path.parent / "secret.txt")})
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    from reprokit.host.scrub import read_records
+
+    (run,) = read_records.read_records([tmp_path]).runs
+    assert run.compiles["0/0"].graphs == ["class GraphModule: pass", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda p: (p / "x").mkdir(), "nothing in x is a record of torch that reprokit reads"),
+        (lambda p: (p / "x").write_bytes(os.urandom(5000)), "nothing in x is a record"),
+        (lambda p: (p / "x").write_bytes(b"\x1f\x8b" + b"1" * 99), "nothing in x is a record"),
+        (lambda p: (p / "x").write_bytes(b"PK\x03\x04" + b"1" * 99), "nothing in x is a record"),
+        (lambda p: (p / "x").write_text("{" * 10_000), "nothing in x is a record"),
+        (lambda p: (p / "x").write_text(RUNNABLE[:900] + RUNNABLE[-60:]), "nothing in x"),
+        (lambda p: (p / "x").write_text('{"event_type": "compilation"}'), "is a dump of Triton"),
+    ],
+)
+def test_other_files_get_one_line(make: object, part: str, tmp_path: Path) -> None:
+    assert callable(make)
+    make(tmp_path)
+    done = reprokit("capture", "x", cwd=tmp_path)
+    assert done.status == 2 and part in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_options_of_a_model_are_refused_for_a_record(tmp_path: Path) -> None:
+    (tmp_path / "trace.log").write_text(TRACE)
+    done = reprokit("capture", "trace.log", "--layers", "2", cwd=tmp_path)
+    assert done.status == 2 and "--layers cannot be used with files that torch wrote" in done.err
+
+
+@pytest.mark.real
+def test_a_trace_becomes_a_proved_repro(tmp_path: Path) -> None:
+    """The program of the trace is not there any more; the repro has the recorded failure, calls
+    public functions, and names no file of the recording.
+    """
+    run_program(tmp_path, TORCH_TRACE=str(tmp_path / "trace"))
+    (tmp_path / "model.py").unlink()
+    words = ("--yes", "--budget", "10s", "--json")
+    done = reprokit("capture", tmp_path / "trace", *words, cwd=tmp_path)
+    assert done.status == 1, done.err
+    document = done.json
+    assert document["answer"] == "fails" and "KeyError: 'buf#'" in document["why"]
+    assert Path(document["pack"]).exists()
+    (tmp_path / "repro.py").write_text(document["repro"])
+    assert str(tmp_path / "trace") not in document["repro"] and "prims" not in document["repro"]
+    again = subprocess.run(
+        [sys.executable, "repro.py"],
+        cwd=tmp_path,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode and "KeyError" in again.stderr, again.stderr[-2000:]
+
+
+@pytest.mark.real
+def test_the_program_of_the_minifier_becomes_a_proved_repro(tmp_path: Path) -> None:
+    """``minifier_launcher.py`` has a graph of ATen and no error; running it shows the failure."""
+    run_program(tmp_path, TORCHDYNAMO_REPRO_AFTER="aot", TORCHDYNAMO_REPRO_LEVEL="2")
+    (launcher,) = tmp_path.glob("torch_compile_debug/*/minifier/minifier_launcher.py")
+    shutil.copy(launcher, tmp_path)
+    done = reprokit("capture", "minifier_launcher.py", "--yes", "--budget", "10s", cwd=tmp_path)
+    assert done.status == 1, done.err
+    assert "fails here" in " ".join(done.out.split()) and "KeyError: 'buf#'" in done.out
+    assert "fails in 2 of 2 fresh processes" in " ".join(done.out.split()), done.out

@@ -1,0 +1,192 @@
+"""What torch writes about its compiles is read, and its graphs become programs."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import pytest
+
+from reprokit.core.reported import graph_programs, recorded_verdict, trace_records
+
+GRAPH = """\
+class GraphModule(torch.nn.Module):
+    def forward(self, s77: "Sym(s77)", L_x_: "f32[s77, 8][8, 1]cpu", L_w_: "f32[8, 4][1, 8]cpu"):
+        l_x_ = L_x_
+        # File: /home/me/model.py:10 in model, code: h = x @ w
+        h: "f32[s77, 4][4, 1]cpu" = l_x_ @ L_w_;  l_x_ = None
+        a: "i64[4][1]cpu" = torch.arange(4, device = device(type='cpu'))
+        wrap_body_0 = self.wrap_body_0
+        return (h + a, wrap_body_0(h))
+
+    class wrap_body_0(torch.nn.Module):
+        def forward(self, h: "f32[s77, 4][4, 1]cpu"):
+            return h.sin()
+"""
+RUNNABLE = """\
+import torch
+from torch import tensor, device
+import torch._inductor.config
+torch._inductor.config.max_autotune = True
+torch._inductor.config.trace.enabled = True
+torch._functorch.config.functionalize_rng_ops = False
+class Repro(torch.nn.Module):
+    def forward(self, arg0_1, arg1_1):
+        iota = torch.ops.prims.iota.default(8, start = 0, step = 1, dtype = torch.int64, device = device(type='cpu'), requires_grad = False)
+        return (arg0_1 + iota,)
+def load_args(reader):
+    buf0 = reader.storage(None, 128)
+    reader.tensor(buf0, (4, 8), (1, 4), is_leaf=True)  # arg0_1
+    reader.symint(5)  # arg1_1
+load_args._version = 0
+mod = Repro()
+if __name__ == '__main__':
+    from torch._dynamo.repro.after_aot import run_repro
+    with torch.no_grad():
+        run_repro(mod, load_args, accuracy=False, command='run', save_dir=None, tracing_mode='real', check_str=None)
+"""
+
+
+def line(record: dict[str, Any], payload: str = "") -> str:
+    head = "V1129 23:15:36.879000 28383 torch/_dynamo/utils.py:1] "
+    rows = "".join(f"\t{row}\n" for row in payload.splitlines())
+    return f"{head}{json.dumps(record)}\n{rows}"
+
+
+def of(number: int = 0, **fields: Any) -> dict[str, Any]:
+    return {**fields, "frame_id": 0, "frame_compile_id": number, "attempt": 0}
+
+
+def tensor_of(number: int, source: str, size: list[int], stride: list[int]) -> str:
+    facts = {"id": number, "dtype": "torch.float32", "device": "device(type='cpu')"}
+    facts |= {"size": size, "stride": stride, "is_leaf": True, "describer_id": 0}
+    return line(of(describe_tensor=facts)) + line(
+        of(describe_source={"describer_id": 0, "id": number, "source": source})
+    )
+
+
+FAILED = of(
+    compilation_metrics={
+        "co_name": "model",
+        "co_filename": "/home/me/model.py",
+        "co_firstlineno": 9,
+        "fail_type": "InductorError",
+        "fail_reason": "KeyError: 'buf1'",
+        "entire_frame_compile_time_s": 2.5,
+    }
+)
+TRACE = (
+    line({"artifact": {"name": "torch_version"}}, '{"pytorch_version": "2.13.0"}')
+    + line(of(dynamo_start={}))
+    + tensor_of(0, "L['x']", [5, 8], [8, 1])
+    + tensor_of(1, "L['w']", [8, 4], [1, 8])
+    + line(of(dynamo_output_graph={}), GRAPH)
+    + line(of(artifact={"name": "fx_graph_runnable"}), RUNNABLE)
+    + line(FAILED)
+)
+
+
+def read(text: str) -> trace_records.RunRecord:
+    assert trace_records.is_trace(text)
+    return trace_records.read_trace(text.splitlines(keepends=True))
+
+
+def test_the_failing_compile_of_a_trace_is_named() -> None:
+    """The verdict has the innermost exception, the function and the slowest compile."""
+    verdict = recorded_verdict.judge_records([read(TRACE)])
+    assert verdict.kind == "exception" and verdict.is_failure
+    assert verdict.reason == "compile 0/0 of model raised KeyError: 'buf1'"
+    assert dict(verdict.rows)["slowest"] == "compile 0/0 of model, 2.5 s"
+    assert (verdict.reported.error, verdict.reported.torch) == ("KeyError", "2.13.0")
+
+
+def test_the_graph_of_dynamo_becomes_a_program() -> None:
+    """Sizes that are symbols have their values, strides are kept, submodules are made, settings are
+    set, and no comment names the user's files.
+    """
+    failed = read(TRACE).failed
+    assert failed is not None
+    first, second = graph_programs.programs_of_compile(failed)
+    ast.parse(first.text)
+    assert "/home/me" not in first.text and "device(" not in first.text
+    assert "self.wrap_body_0 = GraphModule.wrap_body_0()" in first.text
+    assert "    5,\n    torch.randn(5, 8),\n" in first.text
+    assert "torch.randn(32).as_strided((8, 4), (1, 8))" in first.text
+    assert "torch._inductor.config.max_autotune = True" in first.text
+    assert "torch.compile(GraphModule(), dynamic=True)(*inputs)" in first.text
+    assert "trace.enabled" not in first.text and "functionalize" not in first.text
+    assert "run_repro" not in second.text and "iota = torch.arange(8)" in second.text
+
+
+def test_a_program_of_the_minifier_becomes_one_that_calls_torch_compile() -> None:
+    text = RUNNABLE.replace("after_aot", "after_dynamo").replace(
+        "tracing_mode='real', check_str=None", "autocast=False, backend='aot_eager'"
+    )
+    program = graph_programs.program_of_repro(text.replace("accuracy=False", "accuracy=True"))
+    assert program is not None and program.checks_accuracy
+    assert "torch.compile(Repro(), backend='aot_eager', dynamic=True)(*inputs)" in program.text
+    assert "no_grad" not in program.text
+    assert graph_programs.program_of_repro(text.replace("symint(5)", "generator(5)")) is None
+
+
+@pytest.mark.parametrize("cut", [10, 200, 900, 2000])
+def test_a_trace_that_is_cut_short_is_read(cut: int) -> None:
+    """A compile without its end is no claim about why it did not end."""
+    text = TRACE[: TRACE.index(line(FAILED))]
+    run = trace_records.read_trace(text[: len(text) - cut].splitlines(keepends=True))
+    verdict = recorded_verdict.judge_records([run])
+    assert verdict.kind == "unknown"
+    assert "hung, crashed or was killed in it, or still runs" in verdict.reason
+
+
+def test_recompiles_and_graph_breaks_have_their_reasons() -> None:
+    refused = FAILED["compilation_metrics"] | {"fail_type": "FailOnRecompileLimitHit"}
+    why = json.dumps(["0/0: self.n == 0  # self.n += 1\nUser stack trace:\n  x"])
+    text = line(of(compilation_metrics={"co_name": "f"})) + line(
+        of(1, artifact={"name": "recompile_reasons"}), why
+    )
+    verdict = recorded_verdict.judge_records(
+        [read(text + line(of(1, compilation_metrics=refused)))]
+    )
+    assert verdict.kind == "recompile-limit" and "after 1 compile" in verdict.reason
+    assert "not 0/0: self.n == 0 # self.n += 1" in dict(verdict.rows)["recompiles"]
+    broken = (
+        "Graph break in user code at m.py:7\nGraph Break Reason: Encountered\n\nCall to print\n"
+    )
+    text = line(of(artifact={"name": "dynamo_graph_break_reason"}), broken)
+    verdict = recorded_verdict.judge_records([read(text + line(of(compilation_metrics={})))])
+    assert (verdict.kind, verdict.is_failure) == ("graph-break", False)
+    assert dict(verdict.rows)["graph break"] == "m.py:7: Call to print"
+
+
+def test_ranks_with_different_graphs_are_named() -> None:
+    runs = [read(TRACE) for _ in range(3)]
+    for rank, run in enumerate(runs):
+        run.rank = rank
+    runs[1].compiles["0/0"].graphs = ["class GraphModule: pass"]
+    verdict = recorded_verdict.judge_records(runs)
+    assert dict(verdict.rows)["ranks"] == "rank 1 has a different graph of compile 0/0"
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        GRAPH.replace('"f32[8, 4][1, 8]cpu"', '"__import__(1)"').replace("L_w_", "L_v_"),
+        GRAPH.replace("(torch.nn.Module):\n    def forward", ":\n    def backward", 1),
+        "x" * 100,
+        "class A: pass\nclass B: pass",
+    ],
+)
+def test_a_graph_that_is_not_understood_is_no_program(graph: str) -> None:
+    failed = read(TRACE.replace("".join(f"\t{row}\n" for row in GRAPH.splitlines()), "")).failed
+    assert failed is not None
+    assert graph_programs.program_of_dynamo_graph(graph, failed.tensors) == ""
+
+
+def test_records_of_a_stranger_cost_little() -> None:
+    """Deep JSON, numbers without end and lines without a record are skipped."""
+    deep = "V1129 23:15:36.879000 1 a.py:1] " + '{"a":' * 100_000
+    rows = [TRACE, deep, "\n", "{" * 1000, "\n", line(of(number=10**30, dynamo_start={}))]
+    run = trace_records.read_trace("".join(rows).splitlines(keepends=True))
+    assert run.failed is not None and run.problems
