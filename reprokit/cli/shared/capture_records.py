@@ -63,7 +63,8 @@ def capture_records(
     records = read_records.read_records(paths)
     if records.flight_records and not (records.runs or records.programs or records.exported):
         raise BadInput(
-            f"these are dumps of a flight recorder; run: reprokit merge {shlex.join(map(str, paths))}"
+            "these are dumps of a flight recorder; run: reprokit merge"
+            f" {shlex.join(map(str, paths))}"
         )
     verdict = run_records.verdict_of(records)
     programs = run_records.programs_of(records, verdict)
