@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 from reprokit.cli.shared import out, print_report
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.system.child_commands import own_command
+from tests.core.test_trace_records import TRACE, line, of
+from tests.support.damaged_files import build_pack
 from tests.support.environments import clean_environ, with_small_torch
 from tests.support.reprokit_calls import reprokit
 
@@ -120,6 +123,39 @@ def test_show_prints_and_verifies(tmp_path: Path) -> None:
     assert "logs/stdout.txt" not in done.out and "logs/ (" in done.out
     wrong = reprokit("show", captured["pack"], "--file", "nothing")
     assert wrong.status == 2 and "has no file 'nothing'" in wrong.err
+
+
+def test_show_prints_the_parts_of_a_trace(tmp_path: Path) -> None:
+    """Graphs, guards, recompiles, breaks and generated code of each compile, and one line if the
+    pack has no trace or a damaged one.
+    """
+    broken = "Graph break in user code at m.py:7\nGraph Break Reason: x\n\nCall to print\n"
+    text = TRACE + "".join(
+        (
+            line(of(dynamo_cpp_guards_str={}), "guard of \x1b[31mx"),
+            line(of(inductor_output_code={}), "async_compile"),
+            line(of(artifact={"name": "dynamo_graph_break_reason"}), broken),
+            line(of(artifact={"name": "recompile_reasons"}), '["0/0: n == 1"]'),
+        )
+    )
+    for name, data in {
+        "good": {"trace/a.log.gz": gzip.compress(text.encode())},
+        "none": {},
+        "damaged": {"trace/a.log.gz": b"\x1f\x8b" + b"1" * 50},
+    }.items():
+        (tmp_path / f"{name}.tar.gz").write_bytes(build_pack({"verdict.json": b"{}", **data}))
+    parts = ("--graphs", "--guards", "--recompiles", "--breaks", "--kernels")
+    done = reprokit("show", tmp_path / "good.tar.gz", *parts)
+    assert done.status == 0, done.err
+    assert done.out.startswith("compile 0/0 model /home/me/model.py:9\n")
+    for part in ("code: h = x @ w", "guard of", "not 0/0: n == 1", "m.py:7: Call to print"):
+        assert part in done.out
+    assert "async_compile" in done.out and "\x1b" not in done.out
+    (row,) = reprokit("show", tmp_path / "good.tar.gz", "--breaks", "--json").json["compiles"]
+    assert row["parts"] == {"breaks": ["m.py:7: Call to print"]} and row["error"] == "InductorError"
+    for name, part in {"none": "has no trace", "damaged": "is damaged"}.items():
+        done = reprokit("show", tmp_path / f"{name}.tar.gz", "--graphs")
+        assert done.status == 2 and part in done.err and done.err.count("\n") == 1, done.err
 
 
 def test_show_folds_what_is_alike(capsys: pytest.CaptureFixture[str]) -> None:

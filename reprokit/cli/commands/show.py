@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reprokit.cli.shared import known_matches, option_types, out
+from reprokit.cli.shared import known_matches, option_types, out, print_trace
 from reprokit.cli.shared import options as shared
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.contract import run_names
@@ -36,10 +36,20 @@ _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DAT
         " same stack, frames of reprokit and files of one folder are one line."
     ),
 )
+@shared.option("--graphs", is_flag=True, help="Print each graph with your lines, by its compile.")
+@shared.option("--guards", is_flag=True, help="Print what must hold for each compiled graph.")
+@shared.option("--recompiles", is_flag=True, help="Print why functions were compiled again.")
+@shared.option("--breaks", is_flag=True, help="Print each graph break with its line and reason.")
+@shared.option("--kernels", is_flag=True, help="Print the code that Inductor generated.")
 @known_matches.CATALOGUES
 @shared.JSON
 def show(
-    pack: Path, name: str | None, is_whole: bool, catalogues: tuple[Path, ...], as_json: bool
+    pack: Path,
+    name: str | None,
+    is_whole: bool,
+    catalogues: tuple[Path, ...],
+    as_json: bool,
+    **chosen: bool,
 ) -> None:
     """Verify PACK, or the pack of a run directory, against its manifest and print its contents.
 
@@ -50,11 +60,15 @@ def show(
     Examples:
       reprokit show reprokit-llama40b-exception-1f2e3d4c5b6a.tar.gz
       reprokit show PACK --file issue.md
+      reprokit show PACK --graphs --breaks
     """
     from reprokit.core.shared.errors import BadInput
     from reprokit.host.pack import reader
 
     pack = reader.locate_pack(pack)
+    if parts := [part for part in print_trace.PARTS if chosen[part]]:
+        _show_trace(pack, parts, is_whole, as_json)
+        return
     contents = reader.read_pack(pack, lambda file: file in (*_SHOWN, name))
     verdict, signature = (
         contents.read_json(file, MAX_RECORD_CHARS)
@@ -95,6 +109,20 @@ def show(
         return
     with out.RESULTS.paged(is_whole):
         _print_contents(contents, report, signature, verdict, matches, is_whole)
+
+
+def _show_trace(pack: Path, parts: list[str], is_whole: bool, as_json: bool) -> None:
+    """Print parts of the traces of a pack."""
+    from reprokit.host.pack import reader
+
+    contents = reader.read_pack(pack, lambda file: file.startswith(print_trace.FOLDER))
+    runs = print_trace.read_traces(contents)
+    if as_json:
+        rows = print_trace.to_json(runs, parts)
+        out.RESULTS.print_json({"schema": 1, "pack": str(pack), "compiles": rows})
+        return
+    with out.RESULTS.paged(is_whole):
+        print_trace.print_parts(runs, parts)
 
 
 def _print_contents(

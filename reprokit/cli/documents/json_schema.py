@@ -72,7 +72,11 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         capture_documents.RefusedScaleDocument,
     ),
     "scrub": (scrub_documents.ScrubDocument, scrub_documents.UnreadIssueDocument),
-    "show": (pack_documents.ShowDocument, pack_documents.ShownFileDocument),
+    "show": (
+        pack_documents.ShowDocument,
+        pack_documents.ShownFileDocument,
+        pack_documents.ShownTraceDocument,
+    ),
     "watch": (capture_documents.WatchDocument,),
     "workarounds": (study_documents.WorkaroundsDocument,),
 }

@@ -40,6 +40,28 @@ class ShownFileDocument(SchemaVersion):
     text: str
 
 
+class ShownCompile(TypedDict):
+    """One compile of a trace, with the parts that were asked for."""
+
+    trace: str
+    id: Annotated[str, msgspec.Meta(description="FRAME/COMPILE, as torch writes it")]
+    function: str
+    place: str
+    error: str
+    seconds: float | None
+    parts: Annotated[
+        dict[str, list[str]],
+        msgspec.Meta(description="graphs, guards, recompiles, breaks or kernels, as asked for"),
+    ]
+
+
+class ShownTraceDocument(SchemaVersion):
+    """What ``reprokit show --graphs --json`` prints, and with ``--guards`` and the like."""
+
+    pack: PathText
+    compiles: list[ShownCompile]
+
+
 class IssueField(TypedDict):
     """One field of the form."""
 

@@ -15,7 +15,8 @@ from typing import Any
 from reprokit.core.records import bounded_json
 
 MAX_LINE_CHARS = 4 << 20
-MAX_PAYLOAD_CHARS = 8 << 20
+MAX_PAYLOAD_CHARS, MAX_KEPT_CHARS = 8 << 20, 128 << 20
+"""Limits of one payload, and of all together."""
 MAX_RECORDS = 2_000_000
 MAX_COMPILES = 20_000
 MAX_BREAKS = 1_000
@@ -24,7 +25,7 @@ EXPORT = "export"
 _PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
 _WANTED = frozenset(
     "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
-    " recompile_reasons".split()
+    " recompile_reasons dynamo_cpp_guards_str inductor_output_code".split()
 )
 """Records whose payload is read."""
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
@@ -75,6 +76,10 @@ class CompileRecord:
     """Source (``L['x']``) -> what torch describes of the tensor."""
     breaks: list[RecordedBreak] = field(default_factory=list)
     recompiled_because: list[str] = field(default_factory=list)
+    guards: list[str] = field(default_factory=list)
+    """What must hold so that the compiled code is used, as torch prints it."""
+    kernels: list[str] = field(default_factory=list)
+    """The code that Inductor generated."""
     trains: bool = False
     has_ended: bool = False
     attempt: int = 0
@@ -128,7 +133,7 @@ def read_trace(lines: Iterable[str], read_payload: Callable[[str], str] | None =
     ``read_payload`` returns the text of a payload file of ``raw.jsonl``.
     """
     run = RunRecord()
-    skipped = 0
+    skipped = kept = 0
     tensors: dict[tuple[Any, Any], dict[str, Any]] = {}
     for record, payload in _records(lines):
         run.records += 1
@@ -141,6 +146,10 @@ def read_trace(lines: Iterable[str], read_payload: Callable[[str], str] | None =
         file = record.get("payload_filename")
         if not payload and isinstance(file, str) and read_payload and _wanted_name(record):
             payload = read_payload(file)
+        kept += len(payload)
+        if kept > MAX_KEPT_CHARS:
+            run.problems.append(f"only the first {MAX_KEPT_CHARS >> 20} MB of graphs were read")
+            break
         _take(run, record, payload, tensors)
     if skipped:
         run.problems.append(f"{skipped} lines are damaged or cut short")
@@ -229,6 +238,10 @@ def _take(
         row.graphs.append(payload)
     elif name == "fx_graph_runnable":
         row.runnables.append(payload)
+    elif name == "dynamo_cpp_guards_str":
+        row.guards.append(payload)
+    elif name == "inductor_output_code":
+        row.kernels.append(payload)
     elif name == "dynamo_error":
         row.traceback = payload
     elif name == "dynamo_graph_break_reason" and len(row.breaks) < MAX_BREAKS:
