@@ -23,6 +23,7 @@ COMMANDS = {
     "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
     "kernel": "Compile a Triton kernel for several architectures, and try remedies.",
     "known": "Say whether a failure is known, and what avoids it.",
+    "mcp": "Serve the commands to an agent, over the Model Context Protocol.",
     "merge": "Say which rank of a distributed program the others wait for.",
     "minimize": "Find the smallest program with the same failure.",
     "models": "List the models of the zoo or of transformers.",

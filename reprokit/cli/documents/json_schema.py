@@ -46,6 +46,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
         known_documents.KnownEntriesDocument,
         known_documents.ProvedEntriesDocument,
     ),
+    "mcp": (pack_documents.ToolsDocument,),
     "merge": (capture_documents.MergedRanksDocument,),
     "minimize": (study_documents.MinimizeDocument,),
     "models": (

@@ -62,6 +62,22 @@ class ShownTraceDocument(SchemaVersion):
     compiles: list[ShownCompile]
 
 
+class ToolKeys(TypedDict):
+    """One tool of the MCP server."""
+
+    name: str
+    description: str | None
+    parameters: Annotated[
+        dict[str, Any], msgspec.Meta(description="the JSON Schema of its arguments")
+    ]
+
+
+class ToolsDocument(SchemaVersion):
+    """What ``reprokit mcp --json`` prints."""
+
+    tools: list[ToolKeys]
+
+
 class IssueField(TypedDict):
     """One field of the form."""
 

@@ -30,7 +30,7 @@ class LiveStatus:
 
         With ``--quiet``, nothing is shown.
         """
-        is_quiet = is_quiet or out.SETTINGS.is_quiet
+        is_quiet = (is_quiet and not out.SETTINGS.is_verbose) or out.SETTINGS.is_quiet
         self._is_terminal = out.PROGRESS.isatty() and not is_quiet and not is_plain
         self._is_quiet = is_quiet
         self._status: Status | None = None
