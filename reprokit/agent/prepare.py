@@ -20,32 +20,59 @@ if TYPE_CHECKING:
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
 """With Yama's ``ptrace_scope`` 1, only a parent may attach, unless the process permits others."""
 _is_prepared = False
+_folder_of_records = ""
+"""The folder for compiles that fail; empty if they are not written."""
 _stacks: MemoryFile | None = None
 _program: MemoryFile | None = None
 
 
-def prepare_process() -> None:
+def prepare_process(on_failure: str = "", folder: str = "") -> None:
     """Prepare this process now, and its compiler when it is imported.
 
     Only the first call has an effect. It has none under ``reprokit capture``, which records more,
-    and none on a system other than Linux.
+    and none on a system other than Linux. With ``on_failure``, a compile that fails is written
+    below ``folder``.
     """
     global _is_prepared
-    if _is_prepared or not _is_wanted():
+    if not _is_wanted():
         return
-    _is_prepared = True
     try:
-        _prepare()
+        if on_failure:
+            _keep_for_failures(folder)
+        if not _is_prepared:
+            _is_prepared = True
+            _prepare()
     except Exception:  # no memory, or a module that cannot be loaded: the program goes on
         return
 
 
 def prepare_at_import() -> None:
-    """Prepare this process when it imports torch or Triton (``REPROKIT_WATCH=1``)."""
+    """Prepare this process when it imports torch or Triton (``REPROKIT_WATCH=1``); with
+    ``REPROKIT_WATCH=record`` also write a compile that fails.
+    """
     if _is_wanted():
         import_hook.wait_for_modules(
-            {"torch": (prepare_process, None), "triton": (prepare_process, None)}
+            {"torch": (_prepare_as_set, None), "triton": (_prepare_as_set, None)}
         )
+
+
+def _prepare_as_set() -> None:
+    is_recorded = os.environ.get("REPROKIT_WATCH") == "record"
+    prepare_process("record" if is_recorded else "", "reprokit-out")
+
+
+def _keep_for_failures(folder: str) -> None:
+    """Keep the traces of compiles, from when the compiler is imported."""
+    global _folder_of_records
+    _folder_of_records = os.path.abspath(folder)
+    if "torch._dynamo" in sys.modules:
+        _add_handler()
+
+
+def _add_handler() -> None:
+    from . import failure_records
+
+    failure_records.keep_for_failures(_folder_of_records)
 
 
 def _is_wanted() -> bool:
@@ -146,6 +173,8 @@ def _watch_dynamo() -> None:
             phases_and_graphs.hook_lines,
         ):
             symbols.attempt_hook(hook)
+        if _folder_of_records:
+            _add_handler()
 
 
 def _watch_inductor() -> None:

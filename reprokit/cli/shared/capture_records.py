@@ -101,7 +101,7 @@ def _why_not(verdict: RecordedVerdict, programs: Sequence[IssueProgram], is_agre
     if not programs:
         if verdict.is_failure:
             return "the record has no graph of the failure"
-        return "the record shows no failure with a graph"
+        return "the record has no graph"
     if not is_agreed and not sys.stdin.isatty():
         return "its program may be a stranger's; read it (--json) and add --yes to run it in a jail"
     return ""
@@ -130,11 +130,13 @@ def _known(result: ScrubResult | None, catalogues: tuple[Path, ...]) -> list[Kno
 def _exit_code(verdict: RecordedVerdict, result: ScrubResult | None) -> int:
     """Return 1 for a failure of the record or of its program, 3 if nothing shows one."""
     from reprokit.core.reported import answers
+    from reprokit.host.scrub import run_records
 
     if verdict.is_failure and verdict.kind != "unknown":
         return 1
     if result is not None:
-        return {answers.FAILS: 1, answers.DIFFERENT: 1, answers.PASSES: 0}.get(result.answer, 3)
+        answer = run_records.answer_of(result, verdict)
+        return {answers.FAILS: 1, answers.DIFFERENT: 1, answers.PASSES: 0}.get(answer, 3)
     return 3 if verdict.kind == "unknown" else 0
 
 
@@ -177,7 +179,7 @@ def _print_result(
         _row("no repro", why_not)
         return
     issue, result = chosen
-    _row("program", f"{issue.title}: {run_records.in_words(result)}")
+    _row("program", f"{issue.title}: {run_records.in_words(result, verdict)}")
     failure = result.failure
     opened = failure.opened if failure is not None else None
     if failure is None or opened is None or not opened.repro:
@@ -239,7 +241,7 @@ def _document(
             for row in run.compiles.values()
         ],
         "programs": [{"source": one.title, "text": one.program.text} for one in programs],
-        "answer": chosen[1].answer if chosen is not None else "",
+        "answer": run_records.answer_of(chosen[1], verdict) if chosen is not None else "",
         "why": chosen[1].runs[0].why if chosen is not None else why_not,
         "repro": opened.repro if opened is not None else "",
         "pack": str(opened.pack.path) if opened is not None else None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.core.reported.graph_inputs import input_of
@@ -19,6 +19,8 @@ from reprokit.core.reported.trace_records import CompileRecord, backend_of
 from reprokit.core.shared.source.tensors import contiguous_strides, tensor_text
 
 MAX_CHARS = 4 << 20
+MAX_PROGRAMS = 3
+"""Graphs of a run without a failed compile that become programs."""
 _CONFIG = re.compile(
     r"torch(?:\._dynamo|\._inductor|\._functorch)\.config\.(?!trace\.)[\w.]{1,120}"
 )
@@ -64,6 +66,18 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
     for text in reversed(row.runnables):
         if converted := program_of_repro(text):
             found.append(converted)
+    return found
+
+
+def programs_of_compiles(rows: Sequence[CompileRecord]) -> list[MadeProgram]:
+    """Return a program for each of the last graphs of Dynamo, the last one first."""
+    found = []
+    for row in reversed(rows):
+        programs = programs_of_compile(row) if row.graphs else []
+        name = f"the graph of compile {row.cid}"
+        found += [replace(program, made_from=name) for program in programs[:1]]
+        if len(found) == MAX_PROGRAMS:
+            break
     return found
 
 

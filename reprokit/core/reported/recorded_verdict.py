@@ -107,9 +107,9 @@ def _of_healthy(run: RunRecord) -> _Found:
             f"{plural(count, 'graph break')} in {plural(len(rows), 'compile')}, no compile failed"
         )
         missing = ("whether fullgraph=True was set, with which a graph break is an error",)
-        return "graph-break", reason, ReportedFailure("graph-break", torch=run.torch), missing
+        return "graph-break", reason, ReportedFailure("", torch=run.torch), missing
     reason = f"{plural(len(rows), 'compile')}, none failed"
-    missing = ("results and crashes of compiled code: a trace has compiles only",)
+    missing = ("results and errors of compiled code: a trace has compiles only",)
     return "ok", reason, ReportedFailure("", torch=run.torch), missing
 
 

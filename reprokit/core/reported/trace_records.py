@@ -36,6 +36,10 @@ _BY_BACKEND = re.compile(r"backend='?([^\n']{1,200})'? raised:\n")
 _RAISED = re.compile(
     r"([A-Za-z_][\w.]{0,120}(?:Error|Exception|Failed|Exit|Interrupt|Unsupported)): (.*)", re.DOTALL
 )
+_GOT = re.compile(
+    r"""\bgot ([A-Za-z_]\w{0,80}(?:Error|Exception))\((['"])(.{0,2000}?)\2[,)]""", re.DOTALL
+)
+"""The error of an operator with fake tensors, as Dynamo quotes it."""
 _NOT_RAISED = frozenset(
     {"Unsupported", "SkipFrame", "SkipCodeRecursiveException", "ArgsMismatchError"}
 )
@@ -300,6 +304,8 @@ def _reasons(text: str) -> list[str]:
 def raised_by(row: CompileRecord) -> tuple[str, str]:
     """Return the type and the message of the innermost exception of a compile."""
     text = _BY_BACKEND.sub("", row.message)
+    if found := _GOT.search(text):
+        return found[1], found[3]
     if found := _RAISED.match(text):
         return found[1].rpartition(".")[2], found[2]
     return row.error, row.message

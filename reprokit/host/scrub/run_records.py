@@ -36,6 +36,10 @@ def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram
     found: list[MadeProgram] = []
     if verdict.failed is not None and verdict.kind in ("exception", "unknown"):
         found += graph_programs.programs_of_compile(verdict.failed)
+    elif not verdict.is_failure:  # compiled code may fail, or compute something wrong
+        found += graph_programs.programs_of_compiles(
+            [row for run in records.runs for row in run.compiles.values()]
+        )
     if not records.runs:
         found += records.programs
     rows = [
@@ -78,15 +82,23 @@ def run_programs(
     return run_issue.run_programs(programs, jail, folder, [python], say, budget_s)
 
 
-def in_words(result: ScrubResult) -> str:
-    """Return what the first torch did with the program, beside the record."""
+def answer_of(result: ScrubResult, verdict: RecordedVerdict) -> str:
+    """Return the answer of the first torch. A program that runs to its end passes, if the record
+    has no failure.
+    """
     run = result.runs[0]
+    ends = run.answer == answers.CANNOT_TELL and run.why.startswith("it runs to its end")
+    return answers.PASSES if ends and not verdict.is_failure else run.answer
+
+
+def in_words(result: ScrubResult, verdict: RecordedVerdict) -> str:
+    """Return what the first torch did with the program, beside the record."""
+    run, answer = result.runs[0], answer_of(result, verdict)
+    if answer == answers.PASSES:
+        return f"runs to its end here with torch {run.torch}, with inputs drawn anew"
     what = {
-        answers.FAILS: "fails here in the same way",
+        answers.FAILS: "fails here" + " in the same way" * bool(verdict.reported.kind),
         answers.DIFFERENT: "fails here in a different way",
-        answers.PASSES: "does not fail here",
-        answers.CANNOT_TELL: "cannot tell",
-    }[run.answer]
+    }.get(answer, "cannot tell")
     why = run.why.replace("it fails, but not as the issue reports: ", "")
-    why = why.replace("nothing of what the issue reports occurs", "nothing of the record occurs")
     return f"{what} with torch {run.torch}: {why}"
