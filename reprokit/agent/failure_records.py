@@ -164,7 +164,7 @@ def record_compiles(folder: str) -> Iterator[str]:
             yield path
         finally:
             logger.removeHandler(handler)
-    announce(path, "what torch recorded of the compiles")
+            announce(path, "what torch recorded of the compiles")
 
 
 class _FileHandler(logging.StreamHandler):  # type: ignore[type-arg]

@@ -1,0 +1,104 @@
+"""A program that fails writes a record of its compile itself, and goes on."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import clean_environ
+from tests.support.reprokit_calls import reprokit
+
+FAILS = """
+import torch
+
+def failing(graph, inputs):
+    raise RuntimeError("no such device")
+
+@torch.compile(backend=failing)
+def model(x):
+    return x.sin() + 1
+
+@torch.compile(backend="eager")
+def healthy(x):
+    return x.cos()
+
+healthy(torch.ones(3))
+for _ in range(3):
+    try:
+        model(torch.ones(4, 2))
+    except Exception as problem:
+        print(type(problem).__name__)
+print(healthy(torch.ones(2, 2)).sum().item() > 0)
+"""
+
+
+def run(text: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=folder,
+        env=clean_environ(**variables),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("way", ["call", "variable"])
+def test_a_compile_that_fails_is_written_once(way: str, tmp_path: Path) -> None:
+    """The program has the same output as without, the file is private to the user, and capture
+    names the failure.
+    """
+    plain = run(FAILS, tmp_path)
+    if way == "call":
+        done = run("import reprokit; reprokit.watch(on_failure='record')\n" + FAILS, tmp_path)
+    else:
+        done = run("import reprokit.agent.prepare as p; p.prepare_at_import()\n" + FAILS, tmp_path,
+                   REPROKIT_WATCH="record")  # fmt: skip
+    assert done.stdout == plain.stdout
+    assert done.stderr.count("reprokit: a compile failed") == 1
+    (path,) = (tmp_path / "reprokit-out").iterdir()
+    assert path.stat().st_mode & 0o77 == 0 and path.stat().st_size < 1 << 20
+    record = reprokit("capture", path, cwd=tmp_path)
+    assert record.status == 1, record.err
+    assert record.out.startswith("exception: compile 1/0 of model raised RuntimeError: no such dev")
+    assert "the backend failing, which is no part of torch" in " ".join(record.out.split())
+
+
+@pytest.mark.real
+def test_a_block_writes_each_compile(tmp_path: Path) -> None:
+    """The handler is gone after the block, also if it raises, and a folder that cannot be written
+    is replaced by that for temporary files.
+    """
+    text = """
+import logging, reprokit, torch
+first = torch.compile(lambda x: x.sin(), backend="eager")
+second = torch.compile(lambda x: x.cos(), backend="eager")
+before = list(logging.getLogger("torch.__trace").handlers)
+try:
+    with reprokit.record("/proc/no/such") as path:
+        first(torch.ones(3))
+        raise KeyError
+except KeyError:
+    second(torch.ones(3))
+assert set(logging.getLogger("torch.__trace").handlers) <= set(before)
+print(path)
+"""
+    done = run(text, tmp_path, TMPDIR=str(tmp_path))
+    path = Path(done.stdout.strip())
+    assert path.parent == tmp_path and f"reprokit capture {shlex.quote(str(path))} --yes" in done.stderr
+    document = reprokit("capture", path, "--json", cwd=tmp_path).json
+    assert document["kind"] == "ok" and len(document["compiles"]) == 1
+    assert "sin" in document["programs"][0]["text"]
+
+
+def test_a_wrong_word_is_refused() -> None:
+    import reprokit as package
+
+    with pytest.raises(ValueError, match="on_failure is 'pack'"):
+        package.watch(on_failure="pack")
