@@ -163,7 +163,7 @@ def kind_of(
     work, by their places.
     """
     kind = _kind_of(thread, state, use, calls)
-    if state.syscall in _IN_PROCESS and _waits_for_connection(thread.frames):
+    if state.syscall in (*_IN_PROCESS, RESTARTED) and _waits_for_connection(thread.frames):
         return replace(kind, words="a connection of a pool")
     return kind
 
