@@ -91,7 +91,10 @@ print(path)
 """
     done = run(text, tmp_path, TMPDIR=str(tmp_path))
     path = Path(done.stdout.strip())
-    assert path.parent == tmp_path and f"reprokit capture {shlex.quote(str(path))} --yes" in done.stderr
+    assert (
+        path.parent == tmp_path
+        and f"reprokit capture {shlex.quote(str(path))} --yes" in done.stderr
+    )
     document = reprokit("capture", path, "--json", cwd=tmp_path).json
     assert document["kind"] == "ok" and len(document["compiles"]) == 1
     assert "sin" in document["programs"][0]["text"]

@@ -164,6 +164,8 @@ def test_ranks_with_different_graphs_are_named() -> None:
     runs = [read(TRACE) for _ in range(3)]
     for rank, run in enumerate(runs):
         run.rank = rank
+        run.compiles["0/0"].graphs = [GRAPH.replace("cpu", f"cuda:{rank}")]
+    assert "ranks" not in dict(recorded_verdict.judge_records(runs).rows)
     runs[1].compiles["0/0"].graphs = ["class GraphModule: pass"]
     verdict = recorded_verdict.judge_records(runs)
     assert dict(verdict.rows)["ranks"] == "rank 1 has a different graph of compile 0/0"

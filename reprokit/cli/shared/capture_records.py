@@ -12,6 +12,7 @@ from reprokit.cli.shared import consent, known_matches, out, terminal
 from reprokit.cli.shared.summary import NAME_COLUMNS, TEXT_COLUMNS
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.report.headline import MAX_COLUMNS, cut_at_word
 
 if TYPE_CHECKING:
     from reprokit.core.reported.recorded_verdict import RecordedVerdict
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 MAX_REPRO_LINES = 15
 """A longer repro is only named, not printed."""
-MAX_FACTS, MAX_MISSING = 4, 2
+FACTS_ALONE, FACTS_WITH_PROGRAM = 4, 2
+"""Facts of the record that are printed, so that all is in ten lines."""
+AS_RECORDED = ", as recorded"
 
 
 def are_records(target: str | None, rest: Sequence[str]) -> bool:
@@ -68,10 +71,10 @@ def capture_records(
         )
     verdict = run_records.verdict_of(records)
     programs = run_records.programs_of(records, verdict)
-    if not as_json:
-        _print_verdict(records, verdict)
     chosen: tuple[IssueProgram, ScrubResult] | None = None
     why_not = _why_not(verdict, programs, is_agreed)
+    if not as_json:
+        _print_verdict(records, verdict, FACTS_ALONE if why_not else FACTS_WITH_PROGRAM)
     if not why_not:
         run = run_directory.create_run_directory(output_dir, "record")
         try:
@@ -140,23 +143,30 @@ def _exit_code(verdict: RecordedVerdict, result: ScrubResult | None) -> int:
     return 3 if verdict.kind == "unknown" else 0
 
 
-def _row(name: str, text: str) -> None:
+def _row(name: str, text: str, max_lines: int = 1) -> None:
+    """Print a fact in at most ``max_lines`` lines."""
     import textwrap
 
-    first, *rest = textwrap.wrap(out.one_line(text), TEXT_COLUMNS, break_long_words=False) or [""]
-    out.RESULTS.print_line(f"{name:<{NAME_COLUMNS}}{first}")
-    for line in rest[:1]:
-        out.RESULTS.print_line(f"{'':<{NAME_COLUMNS}}{line}{' ...' if rest[1:] else ''}")
+    lines = textwrap.wrap(
+        out.one_line(text),
+        TEXT_COLUMNS,
+        break_long_words=False,
+        break_on_hyphens=False,
+        max_lines=max_lines,
+        placeholder=" ...",
+    )
+    for label, line in zip((name, *[""] * max_lines), lines, strict=False):
+        out.RESULTS.print_line(f"{label:<{NAME_COLUMNS}}{line}")
 
 
-def _print_verdict(records: Records, verdict: RecordedVerdict) -> None:
+def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -> None:
     from reprokit.core.records.verdict_kinds import kind_named
 
     colour = kind_named(verdict.kind).colour
-    out.RESULTS.print_line(
-        (verdict.kind, f"bold {colour}"), out.one_line(f": {verdict.reason}, as recorded")
-    )
-    for name, text in verdict.rows[:MAX_FACTS]:
+    columns = MAX_COLUMNS - len(verdict.kind) - len(AS_RECORDED)
+    reason = cut_at_word(out.one_line(f": {verdict.reason}"), columns)
+    out.RESULTS.print_line((verdict.kind, f"bold {colour}"), reason + AS_RECORDED)
+    for name, text in verdict.rows[:max_facts]:
         _row(name, text)
     torch = next((run.torch for run in records.runs if run.torch), "")
     count = len(records.runs)
@@ -174,17 +184,17 @@ def _print_result(
     from reprokit.host.scrub import run_records
 
     if chosen is None:
-        for text in verdict.missing[:MAX_MISSING]:
-            _row("missing", text)
-        _row("no repro", why_not)
+        for text in verdict.missing[:2]:
+            _row("missing", text, 2)
+        _row("no repro", why_not, 2)
         return
     issue, result = chosen
-    _row("program", f"{issue.title}: {run_records.in_words(result, verdict)}")
+    _row("program", f"{issue.title}: {run_records.in_words(result, verdict)}", 2)
     failure = result.failure
     opened = failure.opened if failure is not None else None
     if failure is None or opened is None or not opened.repro:
-        for text in verdict.missing[:MAX_MISSING]:
-            _row("missing", text)
+        for text in verdict.missing[:1]:
+            _row("missing", text, 2)
         _row("no repro", (failure.unproven if failure else "") or "the program does not show it")
     for match in known[:1]:
         _row("known", match.sentence)

@@ -54,9 +54,9 @@ def is_repro_program(text: str) -> bool:
 
 def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
     """Return the programs that show what a compile did, the one with public functions first."""
-    settings: list[str] = []
+    settings = list(row.settings)
     for text in row.runnables[:1]:
-        settings = _settings(_parsed(text))
+        settings += [one for one in _settings(_parsed(text)) if one not in settings]
     found = []
     for text in reversed(row.graphs):
         backend = backend_of(row)

@@ -17,6 +17,8 @@ MAX_REPORTED_CHARS, MAX_LOG_CHARS = 4_000, 8_000
 SLOW_S = 1.0
 BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
 """Backends that are a part of torch."""
+_DEVICE = re.compile(r"(?<=[a-z]):\d+\b|, index=\d+")
+"""The number of a device, which is different on each rank."""
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/torch/|/lib/python\d|/torchinductor_|^<")
 
 
@@ -51,7 +53,7 @@ def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
     verdict = _of_compile(row, run) if row is not None else _of_healthy(run)
     kind, reason, reported, missing = verdict
     where = f" in rank {run.rank}" if row and run.rank is not None and len(runs) > 1 else ""
-    facts = (*_facts_of(run, row), *_differing_ranks(runs))
+    facts = (*_differing_ranks(runs), *_facts_of(run, row))
     problems = tuple(problem for one in runs for problem in one.problems[:3])
     return RecordedVerdict(kind, f"{reason}{where}", facts, (*missing, *problems), reported, row)
 
@@ -115,7 +117,7 @@ def _of_healthy(run: RunRecord) -> _Found:
 
 def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if row is not None and (line := row.users_place or _line_of_error(row) or row.place):
+    if row is not None and (line := row.users_place or _line_of_error(row) or _place_of(run, row)):
         facts.append(("your line", line))
     breaks = [one for each in run.compiles.values() for one in each.breaks]
     if breaks:
@@ -133,6 +135,13 @@ def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]
     if run.cache_misses:
         facts.append(("caches", f"{plural(run.cache_misses, 'lookup')} found no entry"))
     return facts
+
+
+def _place_of(run: RunRecord, row: CompileRecord) -> str:
+    """Return where a function begins; a compile that was refused has it from an earlier one."""
+    frame = row.cid.partition("/")[0]
+    same = (one for one in run.compiles.values() if one.cid.partition("/")[0] == frame)
+    return row.place or next((one.place for one in same if one.place), "")
 
 
 def _line_of_error(row: CompileRecord) -> str:
@@ -164,6 +173,7 @@ def _differing_ranks(runs: Sequence[RunRecord]) -> list[tuple[str, str]]:
 
 
 def _shape_of(row: CompileRecord | None) -> str:
-    """Return the code of the graphs of a compile, without its comments."""
+    """Return the code of the graphs of a compile, without comments and numbers of devices."""
     lines = (line for text in (row.graphs if row else ()) for line in text.splitlines())
-    return "\n".join(line.strip() for line in lines if line.strip() and "# " not in line)
+    code = "\n".join(line.strip() for line in lines if line.strip() and "# " not in line)
+    return _DEVICE.sub("", code)

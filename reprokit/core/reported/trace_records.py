@@ -33,6 +33,7 @@ _VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
 _BREAK_AT = re.compile(r"Graph break in user code at ([^\n]{1,400}):(\d{1,9})")
 _BREAK_WHY = re.compile(r"Graph Break Reason: ([^\n]{1,600})(?:\n\n([^\n]{1,300}))?")
 _BY_BACKEND = re.compile(r"backend='?([^\n']{1,200})'? raised:\n")
+_NAMED = re.compile(r"([A-Za-z_][\w.]{0,120}): (.*)", re.DOTALL)
 _RAISED = re.compile(
     r"([A-Za-z_][\w.]{0,120}(?:Error|Exception|Failed|Exit|Interrupt|Unsupported)): (.*)", re.DOTALL
 )
@@ -44,6 +45,18 @@ _NOT_RAISED = frozenset(
     {"Unsupported", "SkipFrame", "SkipCodeRecursiveException", "ArgsMismatchError"}
 )
 """Errors of Dynamo after which it runs the frame without compiling it."""
+_DEFAULTS = {
+    "allow_rnn": False,
+    "assume_static_by_default": True,
+    "automatic_dynamic_shapes": True,
+    "capture_dynamic_output_shape_ops": False,
+    "capture_scalar_outputs": False,
+    "enable_trace_contextlib": True,
+    "force_parameter_static_shapes": True,
+    "force_unspec_int_unbacked_size_like_on_torchrec_kjt": False,
+    "inline_inbuilt_nn_modules": True,
+}
+"""Settings of Dynamo that change a graph, with the defaults of torch 2.9 to 2.15."""
 _LIMIT = ("FailOnRecompileLimitHit", "RecompileLimitExceeded", "CacheSizeLimitExceeded")
 
 
@@ -84,6 +97,8 @@ class CompileRecord:
     """What must hold so that the compiled code is used, as torch prints it."""
     kernels: list[str] = field(default_factory=list)
     """The code that Inductor generated."""
+    settings: list[str] = field(default_factory=list)
+    """Settings of Dynamo that change its graphs and are not the default, as lines of a program."""
     trains: bool = False
     has_ended: bool = False
     attempt: int = 0
@@ -277,12 +292,26 @@ def _take_metrics(row: CompileRecord, metrics: dict[str, Any]) -> None:
         row.place = f"{metrics['co_filename']}:{metrics.get('co_firstlineno')}"
     if isinstance(seconds := metrics.get("entire_frame_compile_time_s"), (int, float)):
         row.seconds = float(seconds)
+    row.settings = _settings_of(metrics.get("dynamo_config"))
     if metrics.get("fail_type"):
         row.error = str(metrics["fail_type"]).rpartition(".")[2]
         row.message = str(metrics.get("fail_reason") or "")
         if metrics.get("fail_user_frame_filename"):
             line = metrics.get("fail_user_frame_lineno")
             row.users_place = f"{metrics['fail_user_frame_filename']}:{line}"
+
+
+def _settings_of(text: Any) -> list[str]:
+    try:
+        found = bounded_json.parse_json(text) if isinstance(text, str) else None
+    except ValueError:
+        return []
+    values = found if isinstance(found, dict) else {}
+    return [
+        f"torch._dynamo.config.{name} = {values[name]}"
+        for name, usual in _DEFAULTS.items()
+        if isinstance(values.get(name), bool) and values[name] is not usual
+    ]
 
 
 def _break_of(text: str) -> RecordedBreak:
@@ -304,6 +333,8 @@ def _reasons(text: str) -> list[str]:
 def raised_by(row: CompileRecord) -> tuple[str, str]:
     """Return the type and the message of the innermost exception of a compile."""
     text = _BY_BACKEND.sub("", row.message)
+    if text != row.message and (found := _NAMED.match(text)):
+        return found[1].rpartition(".")[2], found[2]
     if found := _GOT.search(text):
         return found[1], found[3]
     if found := _RAISED.match(text):
