@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,19 @@ def test_other_files_get_one_line(make: object, part: str, tmp_path: Path) -> No
     make(tmp_path)
     done = reprokit("capture", "x", cwd=tmp_path)
     assert done.status == 2 and part in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_an_exported_program_is_recognised(tmp_path: Path) -> None:
+    """Its program loads the copy beside it; any other ZIP file is none."""
+    with zipfile.ZipFile(tmp_path / "model.pt2", "w") as file:
+        file.writestr("model/models/model.json", "{}")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
+        file.writestr("readme.txt", "")
+    done = reprokit("capture", "model.pt2", cwd=tmp_path)
+    assert done.status == 3 and done.out.startswith("unknown: model.pt2 has a graph, and not what")
+    (program,) = reprokit("capture", "model.pt2", "--json", cwd=tmp_path).json["programs"]
+    assert 'torch.export.load("exported.pt2")' in program["text"]
+    assert reprokit("capture", "other.zip", cwd=tmp_path).status == 2
 
 
 def test_options_of_a_model_are_refused_for_a_record(tmp_path: Path) -> None:

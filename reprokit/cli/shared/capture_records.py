@@ -163,9 +163,10 @@ def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -
     from reprokit.core.records.verdict_kinds import kind_named
 
     colour = kind_named(verdict.kind).colour
-    columns = MAX_COLUMNS - len(verdict.kind) - len(AS_RECORDED)
+    ending = AS_RECORDED if records.runs else ""
+    columns = MAX_COLUMNS - len(verdict.kind) - len(ending)
     reason = cut_at_word(out.one_line(f": {verdict.reason}"), columns)
-    out.RESULTS.print_line((verdict.kind, f"bold {colour}"), reason + AS_RECORDED)
+    out.RESULTS.print_line((verdict.kind, f"bold {colour}"), reason + ending)
     for name, text in verdict.rows[:max_facts]:
         _row(name, text)
     torch = next((run.torch for run in records.runs if run.torch), "")

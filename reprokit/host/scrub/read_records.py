@@ -86,7 +86,9 @@ def read_records(paths: Sequence[Path]) -> Records:
             if path.name == RAW_JSONL and trace_records.is_trace(head.decode("utf-8", "replace")):
                 _add_trace(found, path, f"tlparse of {path.parent.name}")
             elif head[:4] == b"PK\x03\x04":
-                found.exported = found.exported or _exported(path)
+                if found.exported is None and (exported := _exported(path)) is not None:
+                    found.exported = exported
+                    found.sources.append(path.name)
             elif _is_flight_record(path, head):
                 found.flight_records.append(path)
             else:

@@ -21,7 +21,7 @@ def verdict_of(records: Records) -> RecordedVerdict:
     """Return what the records show, before anything is run."""
     if records.runs:
         return recorded_verdict.judge_records(records.runs)
-    names = ", ".join(dict.fromkeys(records.sources)) or "an exported program"
+    names = ", ".join(dict.fromkeys(records.sources))
     checks = any(program.checks_accuracy for program in records.programs)
     return RecordedVerdict(
         "unknown",
