@@ -2,10 +2,11 @@
 
 python -m benchmarks run prepared_cost [--repeat 8]
 
-The same program runs alternately without and with ``reprokit.watch()``. It imports torch and its
-compiler, compiles a model with an empty cache, and calls it. A third pair of rows is a Python program
-that does nothing, with REPROKIT_WATCH=0 and 1. The table has the smallest CPU times of the runs,
-because other programs on the machine only add to them.
+The same program runs alternately without, with ``reprokit.watch()``, and with
+``on_failure="record"``. It imports torch and its compiler, compiles a model with an empty cache, and
+calls it. The last row is a Python program that does nothing, with REPROKIT_WATCH=0, 1 and record.
+The table has the smallest CPU times of the runs, because other programs on the machine only add to
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ COLUMNS = (
     Column("without", "CPU ms without", 1),
     Column("with", "CPU ms with `reprokit.watch()`", 1),
     Column("ratio", "ratio", 3),
+    Column("record", 'with `on_failure="record"`', 1),
+    Column("record_ratio", "ratio", 3),
 )
+HOWS = {"without": "0", "with": "1", "record": "record"}
+"""How the program runs, and REPROKIT_WATCH of the program that does nothing."""
 PROGRAM = """
 import json, sys, time
 
@@ -38,9 +43,9 @@ def cpu_ms(function):
 
 def load():
     global torch, model, x, compiled
-    if sys.argv[1] == "with":
+    if sys.argv[1] != "without":
         import reprokit
-        reprokit.watch()
+        reprokit.watch(on_failure="record" if sys.argv[1] == "record" else "")
     import torch
     import torch._dynamo, torch._inductor.compile_fx
     torch.set_num_threads(1)
@@ -75,12 +80,17 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for each part of the program."""
     least: dict[str, dict[str, float]] = defaultdict(dict)
     for number in range(options.repeat):
-        for how in ("without", "with"):
+        for how in HOWS:
             for part, ms in _run(how).items():
                 least[part][how] = min(ms, least[part].get(how, ms))
         show_progress(f"run {number + 1} of {options.repeat}")
     for part, ms_of in least.items():
-        yield {"part": part, **ms_of, "ratio": ms_of["with"] / ms_of["without"]}
+        yield {
+            "part": part,
+            **ms_of,
+            "ratio": ms_of["with"] / ms_of["without"],
+            "record_ratio": ms_of["record"] / ms_of["without"],
+        }
 
 
 def _run(how: str) -> dict[str, float]:
@@ -90,7 +100,7 @@ def _run(how: str) -> dict[str, float]:
             [sys.executable, "-c", PROGRAM, how], env=environ, capture_output=True, check=True
         )
     times: dict[str, float] = json.loads(done.stdout)
-    environ["REPROKIT_WATCH"] = str(int(how == "with"))
+    environ["REPROKIT_WATCH"] = HOWS[how]
     times[EMPTY] = min(_cpu_ms_of_nothing(environ) for _ in range(10))
     return times
 
@@ -104,7 +114,7 @@ def _cpu_ms_of_nothing(environ: dict[str, str]) -> float:
         [sys.executable, "-c", code], env=environ, capture_output=True, check=True
     )
     ms, is_prepared = done.stdout.decode().split()
-    if is_prepared != str(environ["REPROKIT_WATCH"] == "1"):
+    if is_prepared != str(environ["REPROKIT_WATCH"] != "0"):
         raise MeasurementFailed("reprokit-watch.pth is not installed in this environment")
     return float(ms)
 
