@@ -119,6 +119,22 @@ def test_the_graph_of_dynamo_becomes_a_program() -> None:
     assert "run_repro" not in second.text and "iota = torch.arange(8)" in second.text
 
 
+@pytest.mark.parametrize(
+    ("record", "part"),
+    [("aot_joint_graph", ".backward()"), ("aot_inference_graph", "with torch.no_grad():\n")],
+)
+def test_a_program_has_gradients_as_the_recorded_one(record: str, part: str) -> None:
+    text = TRACE.replace('"is_leaf": true', '"is_leaf": true, "requires_grad": true')
+    failed = read(text.replace(line(FAILED), line(of(**{record: {}})) + line(FAILED))).failed
+    assert failed is not None
+    program = graph_programs.programs_of_compile(failed)[0].text
+    assert part in program and "torch.randn(5, 8, requires_grad=True)" in program
+    failed = read(text).failed  # it failed before either
+    assert failed is not None
+    program = graph_programs.programs_of_compile(failed)[0].text
+    assert "backward()" not in program and "no_grad" not in program
+
+
 def test_a_program_of_the_minifier_becomes_one_that_calls_torch_compile() -> None:
     text = RUNNABLE.replace("after_aot", "after_dynamo").replace(
         "tracing_mode='real', check_str=None", "autocast=False, backend='aot_eager'"

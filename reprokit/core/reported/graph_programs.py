@@ -60,7 +60,8 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
     found = []
     for text in reversed(row.graphs):
         backend = backend_of(row)
-        program = program_of_dynamo_graph(text, row.tensors, settings, row.trains, backend)
+        grad = None if row.trains == row.infers else row.trains
+        program = program_of_dynamo_graph(text, row.tensors, settings, grad, backend)
         if program:
             found.append(MadeProgram(program, "the graph of Dynamo"))
     for text in reversed(row.runnables):
@@ -85,14 +86,15 @@ def program_of_dynamo_graph(
     text: str,
     tensors: Mapping[str, Mapping[str, Any]],
     settings: Sequence[str] = (),
-    trains: bool = False,
+    trains: bool | None = None,
     backend: str = "",
 ) -> str:
     """Return the program of a graph as ``GraphModule.print_readable`` prints it; empty where there
     is doubt.
 
     ``tensors`` are the descriptions of the inputs by their sources. A size that is a symbol gets
-    the value that it had.
+    the value that it had. The program calls backward if it ``trains``, and runs under
+    ``torch.no_grad`` if it does not; None if that is not known.
     """
     tree = _parsed(text)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -114,8 +116,9 @@ def program_of_dynamo_graph(
     words = ["dynamic=True"] * bool(symbols)
     words += [f"backend={backend!r}"] * (backend in ("eager", "aot_eager"))
     call = f"torch.compile({', '.join([f'{classes[0].name}()', *words])})(*inputs)"
-    is_training = trains and any("requires_grad" in one for one in inputs)
-    return _program(cleaned, settings, inputs, call, is_training)
+    needs_grad = any("requires_grad" in one for one in inputs)
+    has_grad = trains is not False or not needs_grad
+    return _program(cleaned, settings, inputs, call, bool(trains) and needs_grad, has_grad)
 
 
 def program_of_repro(text: str) -> MadeProgram | None:

@@ -100,6 +100,9 @@ class CompileRecord:
     settings: list[str] = field(default_factory=list)
     """Settings of Dynamo that change its graphs and are not the default, as lines of a program."""
     trains: bool = False
+    """AOTAutograd made a graph for backward too."""
+    infers: bool = False
+    """AOTAutograd made a graph for forward alone, as under ``torch.no_grad``."""
     has_ended: bool = False
     attempt: int = 0
 
@@ -253,6 +256,8 @@ def _take(
             row.tensors[source["source"]] = tensors[key]
     elif "aot_joint_graph" in record or "aot_backward_graph" in record:
         row.trains = True
+    elif "aot_inference_graph" in record:
+        row.infers = True
     elif name == "dynamo_output_graph":
         row.graphs.append(payload)
     elif name == "fx_graph_runnable":
