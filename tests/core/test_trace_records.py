@@ -143,7 +143,8 @@ def test_a_program_of_the_minifier_becomes_one_that_calls_torch_compile() -> Non
     assert program is not None and program.checks_accuracy
     assert "torch.compile(Repro(), backend='aot_eager', dynamic=True)(*inputs)" in program.text
     assert "no_grad" not in program.text
-    assert graph_programs.program_of_repro(text.replace("symint(5)", "generator(5)")) is None
+    for wrong in ("generator(5)", "tensor(buf0, x)", "tensor(buf0, (4, 8), (x,))", "symint('a')"):
+        assert graph_programs.program_of_repro(text.replace("symint(5)", wrong)) is None
 
 
 @pytest.mark.parametrize("cut", [10, 200, 900, 2000])

@@ -365,8 +365,10 @@ class _Reader:
         if name != "tensor" or len(args) < 2 or not isinstance(call.args[0], ast.Name):
             return False
         sizes = args[1]
+        if not _are_numbers(sizes):
+            return False
         strides = args[2] if len(args) > 2 else contiguous_strides(sizes)
-        if not _are_numbers(sizes) or not _are_numbers(strides):
+        if not _are_numbers(strides):
             return False
         dtype = ast.unparse(words["dtype"]) if "dtype" in words else "torch.float32"
         grad = "requires_grad" in words and _literal(words["requires_grad"]) is True
