@@ -207,5 +207,6 @@ def test_records_of_a_stranger_cost_little() -> None:
     """Deep JSON, numbers without end and lines without a record are skipped."""
     deep = "V1129 23:15:36.879000 1 a.py:1] " + '{"a":' * 100_000
     rows = [TRACE, deep, "\n", "{" * 1000, "\n", line(of(number=10**30, dynamo_start={}))]
+    rows.append(line(of(describe_tensor={"id": [1], "describer_id": {}})))
     run = trace_records.read_trace("".join(rows).splitlines(keepends=True))
     assert run.failed is not None and run.problems

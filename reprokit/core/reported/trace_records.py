@@ -156,7 +156,7 @@ def read_trace(lines: Iterable[str], read_payload: Callable[[str], str] | None =
     """
     run = RunRecord()
     skipped = kept = 0
-    tensors: dict[tuple[Any, Any], dict[str, Any]] = {}
+    tensors: dict[tuple[str, str], dict[str, Any]] = {}
     for record, payload in _records(lines):
         run.records += 1
         if run.records > MAX_RECORDS:
@@ -226,7 +226,7 @@ def _take(
     run: RunRecord,
     record: dict[str, Any],
     payload: str,
-    tensors: dict[tuple[Any, Any], dict[str, Any]],
+    tensors: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
     """Add one record to what is known."""
     if run.rank is None and isinstance(record.get("rank"), int):
@@ -249,9 +249,9 @@ def _take(
             row.attempt = attempt
             row.graphs.clear()
     if isinstance(facts := record.get("describe_tensor"), dict):
-        tensors[facts.get("describer_id"), facts.get("id")] = facts
+        tensors[_key_of(facts)] = facts
     elif isinstance(source := record.get("describe_source"), dict):
-        key = source.get("describer_id"), source.get("id")
+        key = _key_of(source)
         if key in tensors and isinstance(source.get("source"), str):
             row.tensors[source["source"]] = tensors[key]
     elif "aot_joint_graph" in record or "aot_backward_graph" in record:
@@ -274,6 +274,10 @@ def _take(
         row.recompiled_because = _reasons(payload)
     elif metrics is not None:
         _take_metrics(row, metrics)
+
+
+def _key_of(facts: dict[str, Any]) -> tuple[str, str]:
+    return str(facts.get("describer_id")), str(facts.get("id"))
 
 
 def _row_of(run: RunRecord, record: dict[str, Any], name: str) -> CompileRecord | None:
