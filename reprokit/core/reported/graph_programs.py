@@ -238,8 +238,9 @@ def _symbols(
         if facts is None or sizes is None:
             continue
         names = [name.strip() for name in sizes["sizes"].split(",") if name.strip()]
-        for name, size in zip(names, facts.get("size") or (), strict=False):
-            if _SYMBOL.fullmatch(name) and isinstance(size, int):
+        values = facts.get("size")
+        for name, size in zip(names, values if _are_numbers(values) else (), strict=False):
+            if _SYMBOL.fullmatch(name):
                 found[name] = size
     return found
 
