@@ -238,7 +238,7 @@ def _symbols(
         if facts is None or sizes is None:
             continue
         names = [name.strip() for name in sizes["sizes"].split(",") if name.strip()]
-        values = facts.get("size")
+        values: Any = facts.get("size")
         for name, size in zip(names, values if _are_numbers(values) else (), strict=False):
             if _SYMBOL.fullmatch(name):
                 found[name] = size
