@@ -13,6 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.core.reported import trace_records
+from reprokit.core.reported.answers import CapturedRun
+from reprokit.host.scrub import read_records, run_issue, run_records
+from reprokit.host.scrub.jail import Jail
+from reprokit.host.scrub.run_issue import IssueRun, JailedCapture, ScrubResult
 from tests.core.test_trace_records import RUNNABLE, TRACE
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
@@ -73,8 +78,6 @@ def test_the_output_of_tlparse_is_read(tmp_path: Path) -> None:
     rows = [record | {"payload_filename": name} for name in ("0_0_0/graph.txt", "../secret.txt")]
     rows.append({**rows[0], "payload_filename": str(tmp_path.parent / "secret.txt")})
     (tmp_path / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    from reprokit.host.scrub import read_records
-
     (run,) = read_records.read_records([tmp_path]).runs
     assert run.compiles["0/0"].graphs == ["class GraphModule: pass", "", ""]
 
@@ -109,6 +112,32 @@ def test_an_exported_program_is_recognised(tmp_path: Path) -> None:
     (program,) = reprokit("capture", "model.pt2", "--json", cwd=tmp_path).json["programs"]
     assert 'torch.export.load("exported.pt2")' in program["text"]
     assert reprokit("capture", "other.zip", cwd=tmp_path).status == 2
+
+
+@pytest.mark.parametrize(
+    ("title", "answer"),
+    [
+        ("exception: lowering | KeyError: 'x' @ torch/a.py:f", "different"),
+        ("exception: kernel-run | KeyError: 'x' @ torch/a.py:f", "fails"),
+    ],
+)
+def test_a_graph_that_was_compiled_has_no_repro_of_a_failed_compile(
+    title: str, answer: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The record shows that its compile ended, so a failure in the compiler is a different one."""
+    failure = JailedCapture(CapturedRun("exception", "KeyError", title, "torch", is_compared=False))
+    result = ScrubResult((IssueRun("2.13.0", "fails", title),), failure)
+    monkeypatch.setattr(run_issue, "run_programs", lambda programs, *_: (programs[0], result))
+    trace = TRACE.replace('"fail_type": "InductorError", ', "")
+    run = trace_records.read_trace(trace.splitlines(keepends=True))
+    records = read_records.Records(runs=[run])
+    verdict = run_records.verdict_of(records)
+    programs = run_records.programs_of(records, verdict)
+    _, done = run_records.run_programs(
+        programs, verdict, Jail(""), tmp_path, sys.executable, lambda _: None, 1.0
+    )
+    assert run_records.answer_of(done, verdict) == answer
+    assert (done.failure is None) == (answer == "different")
 
 
 def test_options_of_a_model_are_refused_for_a_record(tmp_path: Path) -> None:

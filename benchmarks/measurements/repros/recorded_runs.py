@@ -64,7 +64,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of issues and of records."""
     add_only_option(parser, list(entries()), "issue")
     parser.add_argument(
-        "--records", nargs="+", choices=list(RECORDS), default=list(RECORDS), metavar="KIND"
+        "--records",
+        nargs="+",
+        choices=list(RECORDS),
+        default=list(RECORDS),
+        metavar="KIND",
+        help=f"kinds of records; default: {' '.join(RECORDS)}",
     )
     parser.add_argument(
         "--budget", type=positive_seconds, default=20.0, help="of each reduction; default: 20"

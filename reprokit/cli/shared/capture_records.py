@@ -82,7 +82,7 @@ def capture_records(
                 jail = consent.find_jail(run.path)
                 _ask(programs, jail, is_agreed, live)
                 chosen = run_records.run_programs(
-                    programs, jail, run.path, python, live.show_message, budget_s
+                    programs, verdict, jail, run.path, python, live.show_message, budget_s
                 )
         except torch_environments.CannotInstall as problem:
             raise BadInput(str(problem)) from problem

@@ -318,6 +318,12 @@ class _Cleaner(ast.NodeTransformer):
             return None  # torch drops its reference
         return self.generic_visit(node)
 
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Lift ``torch_Tensor_set_``, as torch prints a method that is called as a function."""
+        if node.id.startswith("torch_Tensor_"):
+            return ast.parse(f"torch.Tensor.{node.id[13:]}", mode="eval").body
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         name = ast.unparse(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""

@@ -39,6 +39,11 @@ class RecordedVerdict:
     failed: CompileRecord | None = None
 
     @property
+    def has_compiled(self) -> bool:
+        """Whether the records show compiles, and none that failed."""
+        return self.kind in ("ok", "graph-break")
+
+    @property
     def is_failure(self) -> bool:
         """Whether the records show a failure."""
         return self.kind not in ("ok", "graph-break")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reprokit.core.judge.stacks.phases import COMPILE_PHASES
+from reprokit.core.records.finding import identity_of_title
 from reprokit.core.reported import answers, graph_programs, recorded_verdict
 from reprokit.core.reported.graph_programs import MadeProgram
 from reprokit.core.reported.issue_programs import FoundProgram
@@ -68,6 +70,7 @@ def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram
 
 def run_programs(
     programs: Sequence[IssueProgram],
+    verdict: RecordedVerdict,
     jail: Jail,
     folder: Path,
     python: str,
@@ -77,9 +80,18 @@ def run_programs(
     """Run the programs until one fails as recorded; return the one that counts. ``budget_s`` limits
     each reduction.
 
+    A graph that was compiled in the record and is not compiled here has a failure that the record
+    has not, so it has no repro.
+
     Raises CannotInstall for an interpreter without torch.
     """
-    return run_issue.run_programs(programs, jail, folder, [python], say, budget_s)
+    issue, result = run_issue.run_programs(programs, jail, folder, [python], say, budget_s)
+    (first, *_) = result.runs
+    phase = identity_of_title(first.why).phase
+    if verdict.has_compiled and first.answer == answers.FAILS and phase in COMPILE_PHASES:
+        why = f"it fails in the compiler, which the recorded one did not: {first.why}"
+        result = ScrubResult((replace(first, answer=answers.DIFFERENT, why=why),))
+    return issue, result
 
 
 def answer_of(result: ScrubResult, verdict: RecordedVerdict) -> str:
