@@ -67,7 +67,7 @@ def test_a_compile_that_fails_is_written_once(way: str, tmp_path: Path) -> None:
     record = reprokit("capture", path, cwd=tmp_path)
     assert record.status == 1, record.err
     assert record.out.startswith("exception: compile 1/0 of model raised RuntimeError: no such dev")
-    assert "the backend failing, which is no part of torch" in " ".join(record.out.split())
+    assert "the backend failing, which is not a part of torch" in " ".join(record.out.split())
 
 
 @pytest.mark.real

@@ -131,16 +131,17 @@ def _known(result: ScrubResult | None, catalogues: tuple[Path, ...]) -> list[Kno
 
 
 def _exit_code(verdict: RecordedVerdict, result: ScrubResult | None) -> int:
-    """Return 1 for a failure of the record or of its program, 3 if nothing shows one."""
+    """Return 1 for a failure of the record or its program, 0 if neither has one, else 3."""
     from reprokit.core.reported import answers
     from reprokit.host.scrub import run_records
 
-    if verdict.is_failure and verdict.kind != "unknown":
+    answer = run_records.answer_of(result, verdict) if result is not None else ""
+    fails = answer == answers.FAILS or (
+        answer == answers.DIFFERENT and not verdict.has_compiled  # else the conversion fails
+    )
+    if verdict.is_failure or fails:
         return 1
-    if result is not None:
-        answer = run_records.answer_of(result, verdict)
-        return {answers.FAILS: 1, answers.DIFFERENT: 1, answers.PASSES: 0}.get(answer, 3)
-    return 3 if verdict.kind == "unknown" else 0
+    return 0 if verdict.has_compiled and answer in ("", answers.PASSES) else 3
 
 
 def _row(name: str, text: str, max_lines: int = 1) -> None:

@@ -46,7 +46,7 @@ class RecordedVerdict:
     @property
     def is_failure(self) -> bool:
         """Whether the records show a failure."""
-        return self.kind not in ("ok", "graph-break")
+        return self.kind not in ("ok", "graph-break", "unknown")
 
 
 def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
@@ -98,7 +98,7 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
     graph = "a graph: Dynamo raised before it had one; run reprokit capture on the program"
     missing = list[str]() if row.graphs or row.runnables else [graph]
     if (backend := backend_of(row)) and backend not in BACKENDS:
-        missing.append(f"the backend {backend}, which is no part of torch")
+        missing.append(f"the backend {backend}, which is not a part of torch")
     return "exception", f"{what} raised {error}: {first}".rstrip(": "), reported, tuple(missing)
 
 

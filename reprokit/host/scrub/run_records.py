@@ -27,8 +27,8 @@ def verdict_of(records: Records) -> RecordedVerdict:
     checks = any(program.checks_accuracy for program in records.programs)
     return RecordedVerdict(
         "unknown",
-        f"{names} has a graph, and not what failed",
-        missing=("the failure; the program of the graph shows it when it runs",),
+        f"{names} has a graph and no failure",
+        missing=("the failure: running the program may show it",),
         reported=ReportedFailure("wrong-result" if checks else ""),
     )
 
@@ -38,7 +38,7 @@ def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram
     found: list[MadeProgram] = []
     if verdict.failed is not None and verdict.kind in ("exception", "unknown"):
         found += graph_programs.programs_of_compile(verdict.failed)
-    elif not verdict.is_failure:  # compiled code may fail, or compute something wrong
+    elif verdict.has_compiled:  # compiled code may fail, or compute something wrong
         found += graph_programs.programs_of_compiles(
             [row for run in records.runs for row in run.compiles.values()]
         )
@@ -107,7 +107,7 @@ def in_words(result: ScrubResult, verdict: RecordedVerdict) -> str:
     """Return what the first torch did with the program, beside the record."""
     run, answer = result.runs[0], answer_of(result, verdict)
     if answer == answers.PASSES:
-        return f"runs to its end here with torch {run.torch}, with inputs drawn anew"
+        return f"runs to its end here with torch {run.torch}, with random inputs"
     what = {
         answers.FAILS: "fails here" + " in the same way" * bool(verdict.reported.kind),
         answers.DIFFERENT: "fails here in a different way",
