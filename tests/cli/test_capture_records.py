@@ -140,6 +140,13 @@ def test_a_graph_that_was_compiled_has_no_repro_of_a_failed_compile(
     assert (done.failure is None) == (answer == "different")
 
 
+def test_a_script_with_arguments_is_no_record(tmp_path: Path) -> None:
+    """The line says how to run it, as for a script that does not exist."""
+    (tmp_path / "train.py").write_text("print(1)")
+    done = reprokit("capture", "train.py", "10", cwd=tmp_path)
+    assert done.status == 2 and "reprokit capture -- train.py 10" in done.err
+
+
 def test_options_of_a_model_are_refused_for_a_record(tmp_path: Path) -> None:
     (tmp_path / "trace.log").write_text(TRACE)
     done = reprokit("capture", "trace.log", "--layers", "2", cwd=tmp_path)

@@ -38,9 +38,9 @@ def are_records(target: str | None, rest: Sequence[str]) -> bool:
     if target is None or target in ZOO or target.startswith("hf:"):
         return False
     path = Path(target)
-    if not read_records.may_be_records(path):
+    if not read_records.may_be_records(path) or not all(Path(word).exists() for word in rest):
         return False
-    if path.suffix != ".py" or rest:
+    if path.suffix != ".py":
         return True
     with host_log.suppress(OSError):
         return graph_programs.is_repro_program(path.read_text("utf-8", "replace"))
