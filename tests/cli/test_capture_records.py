@@ -61,7 +61,8 @@ def test_a_record_is_read_without_consent_and_nothing_runs(tmp_path: Path) -> No
     rows = done.out.splitlines()
     assert len(rows) <= 10 and max(map(len, rows)) <= 100
     assert not (tmp_path / "reprokit-out").exists()
-    document = reprokit("capture", "trace one", "--json", cwd=tmp_path).json
+    (tmp_path / "link").symlink_to(tmp_path / "trace one")
+    document = reprokit("capture", tmp_path / "link", "--json", cwd=tmp_path).json
     assert document["from_record"] and document["pack"] is None
     assert [one["source"] for one in document["programs"]] == [
         "the graph of Dynamo",

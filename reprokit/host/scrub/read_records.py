@@ -211,9 +211,10 @@ def _tail(path: Path) -> str:
 
 def _files_below(paths: Iterable[Path]) -> Iterator[Path]:
     count = 0
-    for top in paths:
-        if not top.exists():
-            raise BadInput(f"there is no file or folder {top}")
+    for given in paths:
+        if not given.exists():
+            raise BadInput(f"there is no file or folder {given}")
+        top = given.resolve()  # the user names it; links below it are not followed
         if top.is_file():
             yield top
             continue
