@@ -26,21 +26,52 @@ _SHOWN = (run_names.VERDICT_FILE, run_names.SIGNATURE_FILE, run_names.REPORT_DAT
 
 @shared.command()
 @click.argument("pack", type=option_types.PackPath())
-@shared.option("--file", "name", help="Print one file of the pack instead.")
+@shared.option(
+    "--file",
+    "name",
+    section=shared.OUTPUT_SECTION,
+    help="Print one file of the pack instead.",
+)
 @shared.option(
     "--page",
     "is_whole",
+    section=shared.OUTPUT_SECTION,
     is_flag=True,
     help=(
         "Print all stacks, frames and files, on a terminal page by page; default: threads with the"
         " same stack, frames of reprokit and files of one folder are one line."
     ),
 )
-@shared.option("--graphs", is_flag=True, help="Print each graph with your lines, by its compile.")
-@shared.option("--guards", is_flag=True, help="Print what must hold for each compiled graph.")
-@shared.option("--recompiles", is_flag=True, help="Print why functions were compiled again.")
-@shared.option("--breaks", is_flag=True, help="Print each graph break with its line and reason.")
-@shared.option("--kernels", is_flag=True, help="Print the code that Inductor generated.")
+@shared.option(
+    "--graphs",
+    section=shared.EVIDENCE,
+    is_flag=True,
+    help="Print each graph with your lines, by its compile.",
+)
+@shared.option(
+    "--guards",
+    section=shared.EVIDENCE,
+    is_flag=True,
+    help="Print what must hold for each compiled graph.",
+)
+@shared.option(
+    "--recompiles",
+    section=shared.EVIDENCE,
+    is_flag=True,
+    help="Print why functions were compiled again.",
+)
+@shared.option(
+    "--breaks",
+    section=shared.EVIDENCE,
+    is_flag=True,
+    help="Print each graph break with its line and reason.",
+)
+@shared.option(
+    "--kernels",
+    section=shared.EVIDENCE,
+    is_flag=True,
+    help="Print the code that Inductor generated.",
+)
 @known_matches.CATALOGUES
 @shared.JSON
 def show(
