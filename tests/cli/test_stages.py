@@ -16,7 +16,7 @@ import pytest
 
 from reprokit.host.pack import reader
 from tests.support.environments import clean_environ
-from tests.support.processes import restore_signals, survivors_after_wait
+from tests.support.processes import restore_signals, survivors_after_wait, wait_until
 from tests.support.reprokit_calls import reprokit_command
 
 RAISES = """
@@ -36,13 +36,13 @@ def make():
 """
 BODIES = {
     "raises": "raise ValueError('it is odd')",
-    "hangs": "import time; time.sleep(1000)",
+    "hangs": "open(__file__ + '.entered', 'w').close(); import time; time.sleep(1000)",
     "passes": "return gm.forward",
     "sleeps on import": "pass\n\nimport time; time.sleep(60)",
 }
 ALL = {"REPROKIT_MINIMIZE": "1", "REPROKIT_ABLATE": "1", "REPROKIT_COMPARE": "1"}
 STAGES: dict[str, tuple[str, str, dict[str, str]]] = {
-    "run": ("reprokit: running ", "raises", {}),
+    "run": ("reprokit: running ", "hangs", {}),
     "eager run": ("running without torch.compile", "raises", {}),
     "comparison with eager": ("comparing its results", "passes", ALL),
     "questions": ("running it again, in shorter runs", "hangs", {}),
@@ -93,6 +93,8 @@ def interrupted_at(
         for row in process.stderr:
             lines.append(row)
             if line in row:
+                if stage == "run":  # before it compiles, there is nothing to pack
+                    assert wait_until(Path(f"{program}.entered").exists)
                 time.sleep(delay_s)
                 process.send_signal(number)
                 break
