@@ -174,7 +174,7 @@ def test_recompiles_and_graph_breaks_have_their_reasons() -> None:
     text = line(of(artifact={"name": "dynamo_graph_break_reason"}), broken)
     verdict = recorded_verdict.judge_records([read(text + line(of(compilation_metrics={})))])
     assert (verdict.kind, verdict.is_failure) == ("graph-break", False)
-    assert dict(verdict.rows)["graph break"] == "m.py:7: Call to print"
+    assert dict(verdict.rows)["break"] == "m.py:7: Call to print"
 
 
 def test_ranks_with_different_graphs_are_named() -> None:

@@ -128,7 +128,7 @@ def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]
     if breaks:
         more = f", and {len(breaks) - 1} more" if len(breaks) > 1 else ""
         at = f"{breaks[0].place}: " if breaks[0].place else ""
-        facts.append(("graph break", f"{at}{breaks[0].reason}{more}"))
+        facts.append(("break", f"{at}{breaks[0].reason}{more}"))
     recompiled = [one for one in run.compiles.values() if one.recompiled_because]
     if recompiled:
         guard = " ".join(recompiled[-1].recompiled_because[0].split())

@@ -30,6 +30,8 @@ _WANTED = frozenset(
 """Records whose payload is read."""
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
+_VERSION_OF_PROGRAM = re.compile(r"^# torch version: ([\w.+]{1,80})$", re.MULTILINE)
+"""Torch 2.9 writes its version nowhere else."""
 _BREAK_AT = re.compile(r"Graph break in user code at ([^\n]{1,400}):(\d{1,9})")
 _BREAK_WHY = re.compile(r"Graph Break Reason: ([^\n]{1,600})(?:\n\n([^\n]{1,300}))?")
 _BY_BACKEND = re.compile(r"backend='?([^\n']{1,200})'? raised:\n")
@@ -262,6 +264,8 @@ def _take(
         row.graphs.append(payload)
     elif name == "fx_graph_runnable":
         row.runnables.append(payload)
+        if not run.torch and (found := _VERSION_OF_PROGRAM.search(payload)):
+            run.torch = found[1]
     elif name == "dynamo_cpp_guards_str":
         row.guards.append(payload)
     elif name == "inductor_output_code":
