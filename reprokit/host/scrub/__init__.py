@@ -1,4 +1,5 @@
-"""Run the program of an issue in a jail, and draft what a maintainer would write about it.
+"""Run programs of strangers in a jail: that of an issue, with a draft of a maintainer's comment,
+and those of files that torch wrote about a run.
 
 Must not import: nightly, the command line, torch.
 """
