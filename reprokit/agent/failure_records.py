@@ -22,10 +22,10 @@ MAX_KEPT_BYTES, MAX_COMPILES = 32 << 20, 64
 """Limits of what is kept in memory."""
 MAX_FILE_BYTES, MAX_FILES = 50 << 20, 16
 """Limits of one file, and of the files of one process."""
-FOLDER = "reprokit-out"
 _KEPT = frozenset(
     "dynamo_start describe_tensor describe_source dynamo_output_graph dynamo_cpp_guards_str"
-    " aot_joint_graph inductor_output_code compilation_metrics bwd_compilation_metrics".split()
+    " aot_joint_graph aot_inference_graph inductor_output_code compilation_metrics"
+    " bwd_compilation_metrics".split()
 )
 _KEPT_ARTIFACTS = frozenset(
     "fx_graph_runnable dynamo_error dynamo_graph_break_reason recompile_reasons".split()
@@ -73,7 +73,8 @@ class FailureHandler(logging.Handler):
             self._bytes -= sum(map(len, lines))
         metrics = metadata.get("compilation_metrics") or {}
         error = str(metrics.get("fail_type") or "").rpartition(".")[2]
-        if error and error not in _GOES_ON:
+        if error and error not in _GOES_ON and key in self._kept:
+            self._kept.move_to_end(key)
             self._write(error, metrics)
 
     def _write(self, error: str, metrics: dict[str, object]) -> None:
@@ -86,15 +87,16 @@ class FailureHandler(logging.Handler):
             return
         self._written.add(identity)
         path = new_file(self._folder)
-        left = MAX_FILE_BYTES
+        left, texts = MAX_FILE_BYTES, list[str]()
+        for lines in reversed(self._kept.values()):
+            texts.append("".join(lines))
+            left -= len(texts[-1])
+            if left < 0:
+                texts.pop()
+                break
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(version_line())
-            for lines in reversed(self._kept.values()):  # the compile that failed is the last one
-                text = "".join(lines)
-                left -= len(text)
-                if left < 0:
-                    break
-                file.write(text)
+            file.writelines(reversed(texts))  # the compile that failed is the last one
         announce(path, f"a compile failed ({error}); what torch recorded of it")
 
 

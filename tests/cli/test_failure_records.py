@@ -71,6 +71,19 @@ def test_a_compile_that_fails_is_written_once(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+def test_each_file_names_its_own_failure(tmp_path: Path) -> None:
+    """The file of a later failure has the earlier one too, and capture names the later one."""
+    second = FAILS.replace("no such device", "out of keys")
+    text = FAILS + second.replace("def model", "def other").replace("model(", "other(")
+    run("import reprokit; reprokit.watch(on_failure='record')\n" + text, tmp_path)
+    paths = sorted((tmp_path / "reprokit-out").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    said = [reprokit("capture", path, cwd=tmp_path).out.partition("\n")[0] for path in paths]
+    assert "RuntimeError: no such device" in said[0] and "RuntimeError: out of keys" in said[1], (
+        said
+    )
+
+
+@pytest.mark.real
 def test_a_block_writes_each_compile(tmp_path: Path) -> None:
     """The handler is gone after the block, also if it raises, and a folder that cannot be written
     is replaced by that for temporary files.
