@@ -112,7 +112,7 @@ def scrub(
     try:
         with terminal.LiveStatus(is_quiet=as_json) as live:
             with consent.deleted_if_refused(run):
-                chosen = consent.find_jail(run.path, no_jail)
+                chosen = consent.find_jail(run.path, no_jail, has_option=True)
                 _ask(programs, chosen, jail.visible_folders([sys.executable, *places]), yes, live)
                 places += _installed(wanted, places[0], live)
             found, result = run_issue.run_programs(

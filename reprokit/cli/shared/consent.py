@@ -40,17 +40,17 @@ def require_consent(path: Path, is_agreed: bool, what: str = "") -> None:
         raise NoConsent(f"{path} has {what or usual} and add --yes to run them")
 
 
-def find_jail(folder: Path, no_jail: bool = False) -> Jail:
+def find_jail(folder: Path, no_jail: bool = False, has_option: bool = False) -> Jail:
     """Return the jail that works on this machine; raises BadInput without one, unless the user
-    wants none.
+    wants none. ``has_option`` says that the command has ``--no-jail``.
     """
     from reprokit.host.scrub import jail
 
     chosen = jail.Jail(jail.NONE) if no_jail else jail.find_jail(folder)
     if not chosen.kind and not no_jail:
+        option = ", or run the program with your rights: --no-jail" if has_option else ""
         raise BadInput(
-            f"no jail works on this machine ({chosen.why_not}); install bubblewrap, or run the"
-            " program with your rights: --no-jail"
+            f"no jail works on this machine ({chosen.why_not}); install bubblewrap{option}"
         )
     return chosen
 
