@@ -27,7 +27,7 @@ from pydantic import Field
 from reprokit import __version__
 
 GRACE_S = 30.0
-"""An interrupted child may write its pack for so long before it is killed."""
+"""The time in which an interrupted child can write its pack before it is killed."""
 MAX_LINE_CHARS = 500
 _OF_LOG = re.compile(r"(reprokit: )?\d{4}-\d\d-\d\dT")
 """A line of the log, which ``--verbose`` prints beside the progress."""
@@ -102,7 +102,7 @@ async def show(
         list[Part], Field(description="parts of each compile of its trace; default: the report")
     ] = [],  # noqa: B006
 ) -> dict[str, Any]:
-    """Verify a pack and return its contents; nothing of it is run."""
+    """Verify a pack and return its contents. Nothing in the pack is run."""
     return await run_reprokit(context, ["show", _argument(pack), *(f"--{part}" for part in parts)])
 
 
