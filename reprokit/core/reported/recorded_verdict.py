@@ -95,7 +95,7 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
         run.torch,
         words=frozenset(re.findall(r"[A-Za-z]{3,}", row.traceback[-MAX_LOG_CHARS:])),
     )
-    graph = "a graph: Dynamo raised before it had one; run reprokit capture on the program"
+    graph = "a graph, such as where Dynamo itself raises; run reprokit capture on the program"
     missing = list[str]() if row.graphs or row.runnables else [graph]
     if (backend := backend_of(row)) and backend not in BACKENDS:
         missing.append(f"the backend {backend}, which is not a part of torch")
@@ -110,9 +110,8 @@ def _of_healthy(run: RunRecord) -> _Found:
     unsupported = [row for row in rows if row.error]
     if breaks or unsupported:
         count = max(len(breaks), len(unsupported))
-        reason = (
-            f"{plural(count, 'graph break')} in {plural(len(rows), 'compile')}, no compile failed"
-        )
+        ending = "" if unsupported else ", no compile failed"
+        reason = f"{plural(count, 'graph break')} in {plural(len(rows), 'compile')}{ending}"
         missing = ("whether fullgraph=True was set, with which a graph break is an error",)
         return "graph-break", reason, ReportedFailure("", torch=run.torch), missing
     reason = f"{plural(len(rows), 'compile')}, none failed"
@@ -122,8 +121,10 @@ def _of_healthy(run: RunRecord) -> _Found:
 
 def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if row is not None and (line := row.users_place or _line_of_error(row) or _place_of(run, row)):
+    if row is not None and (line := row.users_place or _line_of_error(row)):
         facts.append(("your line", line))
+    elif row is not None and (place := _place_of(run, row)):
+        facts.append(("function", place))
     breaks = [one for each in run.compiles.values() for one in each.breaks]
     if breaks:
         more = f", and {len(breaks) - 1} more" if len(breaks) > 1 else ""
