@@ -2,13 +2,14 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the import takes 13 ms, which each Python process with REPROKIT_WATCH would pay
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Any
 
 __version__ = "0.2.0"
 
 
-def watch(on_failure: str = "", folder: str = "reprokit-out") -> None:
+def watch(on_failure: str = "", folder: str = "reprokit-out", values: bool = False) -> None:
     """Prepare this process, so that ``reprokit attach`` can say more about it if it hangs.
 
     Other processes of the same user may then read its stacks, it writes them itself on a signal,
@@ -16,10 +17,15 @@ def watch(on_failure: str = "", folder: str = "reprokit-out") -> None:
     effect under ``reprokit capture``, and on systems other than Linux.
 
     With ``on_failure="record"``, what torch traces of its last compiles is in memory too, at most
-    32 MiB. When a compile raises, it is written to a file below ``folder``, once for each failure
-    and at most 50 MiB, and the program goes on as it would. ``reprokit capture FILE`` makes a
-    proved repro of it. The file has the graphs with the lines of the program and the sizes and
-    types of their inputs, and no values.
+    32 MiB. It is written to a file below ``folder`` when a compile raises, when a compiled call
+    raises and nothing catches the error, when a function reaches the recompile limit, and on signal
+    ``SIGRTMAX - 7``: once for each failure, and at most 50 MiB. The program goes on as it would.
+    ``reprokit capture FILE`` makes a proved repro of it.
+
+    The file has the graphs with the lines of the program, the sizes and types of their inputs, and
+    the call that failed as a program: the source of the function and of what it uses, and its plain
+    arguments. With ``values`` it also has the values of tensors of at most 64 elements, without
+    parameters.
 
     Raises:
         ValueError: ``on_failure`` is something else.
@@ -28,20 +34,47 @@ def watch(on_failure: str = "", folder: str = "reprokit-out") -> None:
 
     if on_failure not in ("", "record"):
         raise ValueError(f'on_failure is {on_failure!r}, and may be "record" or ""')
-    importlib.import_module("reprokit.agent.prepare").prepare_process(on_failure, folder)
+    prepare = importlib.import_module("reprokit.agent.prepare")
+    prepare.prepare_process(on_failure, folder, values)
 
 
-def record(folder: str = "reprokit-out") -> "AbstractContextManager[str]":
+def record(folder: str = "reprokit-out", values: bool = False) -> "AbstractContextManager[str]":
     """Write what torch traces of each compile inside a ``with`` block to a file below ``folder``.
 
     The block gets the path of the file. ``reprokit capture FILE`` says what failed in it, and makes
-    a proved repro. Functions that torch has compiled before are not compiled again.
+    a proved repro. Functions that torch has compiled before are not compiled again. ``values`` are
+    those of :func:`watch`.
     """
     import importlib
 
-    module = importlib.import_module("reprokit.agent.failure_records")
-    recorded: AbstractContextManager[str] = module.record_compiles(folder)
+    module = importlib.import_module("reprokit.agent.failures.failure_records")
+    recorded: AbstractContextManager[str] = module.record_compiles(folder, values)
     return recorded
+
+
+def save(
+    function: "Callable[..., Any]",
+    args: "Sequence[Any]" = (),
+    kwargs: "Mapping[str, Any] | None" = None,
+    folder: str = "reprokit-out",
+    values: bool = False,
+) -> str:
+    """Write ``torch.compile(function)(*args, **kwargs)`` as a program of its own, and return the
+    path of its file below ``folder``.
+
+    The program has the source of the function or module and of what it uses, and imports installed
+    packages. A module is made from its class and its attributes; parameters and other tensors are
+    random, with the same shapes, strides, dtypes and devices. ``values`` are those of
+    :func:`watch`. Nothing is called, and options of ``torch.compile`` are not in it. ``reprokit capture -- python FILE`` goes on from there.
+
+    Raises:
+        ValueError: something that the call needs cannot be written as Python text.
+    """
+    import importlib
+
+    module = importlib.import_module("reprokit.agent.failures.failure_records")
+    path: str = module.save_call(function, args, kwargs or {}, folder, values)
+    return path
 
 
 def load_ipython_extension(shell: "Any") -> None:

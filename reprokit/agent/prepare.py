@@ -22,23 +22,24 @@ PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
 _is_prepared = False
 _folder_of_records = ""
 """The folder for compiles that fail; empty if they are not written."""
+_has_values = False
 _stacks: MemoryFile | None = None
 _program: MemoryFile | None = None
 
 
-def prepare_process(on_failure: str = "", folder: str = "") -> None:
+def prepare_process(on_failure: str = "", folder: str = "", has_values: bool = False) -> None:
     """Prepare this process now, and its compiler when it is imported.
 
     Only the first call has an effect. It has none under ``reprokit capture``, which records more,
     and none on a system other than Linux. With ``on_failure``, a compile that fails is written
-    below ``folder``.
+    below ``folder``, with values of small tensors if ``has_values`` is set.
     """
     global _is_prepared
     if not _is_wanted():
         return
     try:
         if on_failure:
-            _keep_for_failures(folder)
+            _keep_for_failures(folder, has_values)
         if not _is_prepared:
             _is_prepared = True
             _prepare()
@@ -61,18 +62,18 @@ def _prepare_as_set() -> None:
     prepare_process("record" if is_recorded else "", "reprokit-out")
 
 
-def _keep_for_failures(folder: str) -> None:
+def _keep_for_failures(folder: str, has_values: bool) -> None:
     """Keep the traces of compiles, from when the compiler is imported."""
-    global _folder_of_records
-    _folder_of_records = os.path.abspath(folder)
+    global _folder_of_records, _has_values
+    _folder_of_records, _has_values = os.path.abspath(folder), has_values
     if "torch._dynamo" in sys.modules:
         _add_handler()
 
 
 def _add_handler() -> None:
-    from . import failure_records
+    from .failures import failure_records
 
-    failure_records.keep_for_failures(_folder_of_records)
+    failure_records.keep_for_failures(_folder_of_records, _has_values)
 
 
 def _is_wanted() -> bool:

@@ -113,6 +113,97 @@ print(path)
     assert "sin" in document["programs"][0]["text"]
 
 
+DYNAMO = """
+import reprokit, torch
+reprokit.watch(on_failure="record")
+
+class Model(torch.nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(n, 4) for n in sizes)
+    def forward(self, x):
+        total = sum(layer(x) for layer in self.layers)
+        torch._dynamo.graph_break()
+        return total
+
+try:
+    torch.compile(Model([3, 3]), fullgraph=True)(torch.ones(2, 3))
+except Exception as problem:
+    print(type(problem).__name__)
+torch.compile(Model([3]))(torch.ones(2, 3))  # here the graph break is no error
+"""
+
+
+@pytest.mark.real
+def test_a_failure_without_a_graph_has_the_call_as_a_program(tmp_path: Path) -> None:
+    """Dynamo raises before there is a graph. The program of the call is proved, and it needs
+    neither the user's file nor the constructor of the model.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(DYNAMO)
+    done = run(f"import runpy; runpy.run_path({str(script)!r})", tmp_path)
+    assert done.stdout == "Unsupported\n" and done.stderr.count("reprokit: a compile failed") == 1
+    script.unlink()
+    (path,) = (tmp_path / "reprokit-out").iterdir()
+    document = reprokit("capture", path, "--yes", "--json", "--budget", "30s", cwd=tmp_path).json
+    assert (document["kind"], document["answer"]) == ("graph-break", "fails"), document
+    assert document["programs"][0]["source"] == "the call that failed"
+    assert "torch.compile(model, fullgraph=True)(x)" in document["programs"][0]["text"]
+    assert 0 < len(document["repro"].splitlines()) < 20 and "Model([" not in document["repro"]
+
+
+@pytest.mark.real
+def test_an_error_of_a_compiled_call_is_written_with_the_call(tmp_path: Path) -> None:
+    """It goes to the program's own hook as before. On the signal the compiles are written without
+    an error.
+    """
+    text = """
+import os, signal, sys, torch
+def hook(kind, problem, trace):
+    print("hook", kind.__name__)
+sys.excepthook = hook
+import reprokit
+reprokit.watch(on_failure="record", values=True)
+def pick(x, index):
+    return x[index].sin() * 2
+compiled = torch.compile(pick)
+compiled(torch.ones(5), torch.tensor([1, 4]))
+os.kill(os.getpid(), signal.SIGRTMAX - 7)
+compiled(torch.ones(5), torch.tensor([1, 9]))
+"""
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, script.name], cwd=tmp_path, env=clean_environ(),
+                          capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "hook RuntimeError\n"), done.stderr
+    paths = sorted((tmp_path / "reprokit-out").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    signalled, raised = (reprokit("capture", p, "--json", cwd=tmp_path).json for p in paths)
+    assert (signalled["kind"], raised["kind"]) == ("ok", "exception")
+    assert raised["reason"].startswith("a compiled call raised RuntimeError: kernel")
+    call = raised["programs"][0]
+    assert call["source"] == "the call that failed"
+    assert "index = torch.tensor([1, 9], dtype=torch.int64)" in call["text"]
+
+
+@pytest.mark.real
+def test_a_recompile_limit_is_written(tmp_path: Path) -> None:
+    """Without fullgraph=True, torch only warns and the program goes on."""
+    text = """
+import reprokit, torch
+reprokit.watch(on_failure="record")
+@torch.compile(backend="eager")
+def scale(x, name):
+    return x * len(name)
+for count in range(12):
+    scale(torch.ones(3), "a" * count)
+"""
+    assert run(text, tmp_path).stderr.count("reprokit: a compile failed") == 1
+    (path,) = (tmp_path / "reprokit-out").iterdir()
+    record = reprokit("capture", path, cwd=tmp_path)
+    assert record.out.startswith("recompile-limit: compile 0/8 of scale was refused after 8 comp")
+    assert "reprokit capture on the program" in " ".join(record.out.split())
+
+
 def test_a_wrong_word_is_refused() -> None:
     import reprokit as package
 

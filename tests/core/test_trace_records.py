@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reported import graph_programs, recorded_verdict, trace_records
+from reprokit.core.reported import graph_programs, recorded_verdict, repro_programs, trace_records
 
 GRAPH = """\
 class GraphModule(torch.nn.Module):
@@ -139,12 +139,68 @@ def test_a_program_of_the_minifier_becomes_one_that_calls_torch_compile() -> Non
     text = RUNNABLE.replace("after_aot", "after_dynamo").replace(
         "tracing_mode='real', check_str=None", "autocast=False, backend='aot_eager'"
     )
-    program = graph_programs.program_of_repro(text.replace("accuracy=False", "accuracy=True"))
-    assert program is not None and program.checks_accuracy
+    program = repro_programs.program_of_repro(text.replace("accuracy=False", "accuracy=True"))
+    assert program.checks_accuracy
     assert "torch.compile(Repro(), backend='aot_eager', dynamic=True)(*inputs)" in program.text
     assert "no_grad" not in program.text
     for wrong in ("generator(5)", "tensor(buf0, x)", "tensor(buf0, (4, 8), (x,))", "symint('a')"):
-        assert graph_programs.program_of_repro(text.replace("symint(5)", wrong)) is None
+        with pytest.raises(repro_programs.NotConverted):
+            repro_programs.program_of_repro(text.replace("symint(5)", wrong))
+    with pytest.raises(repro_programs.NotConverted, match="its size s0 has no value"):
+        repro_programs.program_of_repro(text.replace("symint(5)", "symint(s0)"))
+    with pytest.raises(repro_programs.NotConverted, match="its backend is a function"):
+        repro_programs.program_of_repro(text.replace("backend='aot_eager'", "backend=None"))
+    with pytest.raises(repro_programs.NotConverted, match="it has 2 load_args"):
+        repro_programs.program_of_repro(f"{text}\ndef load_args(reader):\n    pass\n")
+
+
+def test_inputs_that_share_memory_share_it_in_the_program() -> None:
+    """Offsets are kept, sizes may be products of symbols that the file sets, and variables of the
+    environment that change a compile are set; names of folders are not.
+    """
+    rows = [
+        "reader.tensor(buf0, (s0, 2*s0), is_leaf=True)",
+        "reader.tensor(buf0, (2,), storage_offset=6, is_leaf=True)",
+        "buf9 = reader.storage(None, 8)",
+        "reader.tensor(buf9, (2,), storage_offset=3, is_leaf=True)",
+        "load_args._version = 0",
+    ]
+    text = RUNNABLE.replace("reader.symint(5)", "\n    ".join(rows))
+    lines = [
+        "import os",
+        "os.environ['TORCHINDUCTOR_MAX_AUTOTUNE'] = '1'",
+        "os.environ['TORCHINDUCTOR_CACHE_DIR'] = '/home/me/cache'",
+        "os.environ['TORCH_LOGS'] = '+dynamo'",
+        "s0 = 4",
+        "# torch version: 2.10.0+cu128",
+    ]
+    program = repro_programs.program_of_repro("\n".join([*lines, text]))
+    ast.parse(program.text)
+    assert program.torch == "2.10.0+cu128"
+    assert program.text.startswith(
+        "import os\n\nos.environ['TORCHINDUCTOR_MAX_AUTOTUNE'] = '1'\n\nimport torch\n"
+    )
+    assert "CACHE_DIR" not in program.text and "TORCH_LOGS" not in program.text
+    assert "buf0.as_strided((4, 8), (8, 1), 0),\n" in program.text
+    assert "buf0.as_strided((2,), (1,), 6),\n" in program.text
+    assert "buf9 = torch.randn(5)\n" in program.text
+
+
+def test_a_graph_of_a_backend_of_the_user_is_no_program() -> None:
+    """With Inductor it would show nothing about that backend."""
+    failed = read(TRACE).failed
+    assert failed is not None
+    failed.message = "backend='mine' raised:\nKeyError: 'buf1'"
+    failed.runnables.clear()
+    assert graph_programs.programs_of_compile(failed) == []
+
+
+def test_a_graph_whose_attribute_has_no_text_is_no_program() -> None:
+    failed = read(TRACE).failed
+    assert failed is not None
+    graph = GRAPH.replace("self.wrap_body_0\n", "self.weight\n")
+    assert graph != GRAPH
+    assert graph_programs.program_of_dynamo_graph(graph, failed.tensors) == ""
 
 
 @pytest.mark.parametrize("cut", [10, 200, 900, 2000])

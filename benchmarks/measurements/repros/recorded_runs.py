@@ -46,6 +46,7 @@ RECORDS = {
         {"TORCHDYNAMO_REPRO_AFTER": "aot", "TORCHDYNAMO_REPRO_LEVEL": "2"},
         "torch_compile_debug/*/minifier/minifier_launcher.py",
     ),
+    "watch": ({"REPROKIT_WATCH": "record"}, "reprokit-out/torch_trace_*.log"),
 }
 """Kind -> the variables that make it, and a pattern of its files."""
 LIMIT_S = 900.0

@@ -24,6 +24,21 @@ NOT_THE_COMPILERS = frozenset(
     {"repro_after", "repro_level", "compile_threads", "worker_start_method", "debug_dir_root"}
 )
 """Keys that change how a compile runs, but not its result."""
+PATCHED_BY_TORCH = frozenset(
+    {
+        "bundled_autograd_cache",
+        "comprehensive_padding",
+        "fake_tensor_allow_unsafe_data_ptr_access",
+        "functionalize_rng_ops",
+        "graph_partition",
+        "selective_decompose",
+        "strict_autograd_cache",
+        "unlift_effect_tokens",
+    }
+)
+"""Settings of Inductor and AOTAutograd that torch itself changes during a compile. Whether the user
+set them too cannot be seen.
+"""
 OWN_KEYS: set[str] = set()
 """Keys that the agent itself changed in this process."""
 

@@ -43,22 +43,6 @@ FUNCTIONS = (
     ),
 )
 
-PATCHED_BY_TORCH = frozenset(
-    {
-        "bundled_autograd_cache",
-        "comprehensive_padding",
-        "fake_tensor_allow_unsafe_data_ptr_access",
-        "functionalize_rng_ops",
-        "graph_partition",
-        "selective_decompose",
-        "strict_autograd_cache",
-        "unlift_effect_tokens",
-    }
-)
-"""Settings of Inductor and AOTAutograd that torch itself changes during a compile. Whether the user
-set them too cannot be seen.
-"""
-
 
 def record_live_graphs(run_dir: str) -> int:
     """Write the graphs on the stacks of all threads into the run directory, and return their
@@ -71,7 +55,7 @@ def record_live_graphs(run_dir: str) -> int:
     journal.RUN_DIR = run_dir
     count = 0
     try:
-        compile_settings.note_configs(left_out=PATCHED_BY_TORCH)
+        compile_settings.note_configs(left_out=compile_settings.PATCHED_BY_TORCH)
         with _disable_current_modes():
             for frames in _stacks():
                 found = sum([_record_graph(frame) for frame in frames])

@@ -30,7 +30,7 @@ AS_RECORDED = ", as recorded"
 
 def are_records(target: str | None, rest: Sequence[str]) -> bool:
     """Return whether the words of a command line are files that torch wrote, and not a target."""
-    from reprokit.core.reported import graph_programs
+    from reprokit.core.reported import repro_programs
     from reprokit.core.shared.zoo import ZOO
     from reprokit.host.scrub import read_records
     from reprokit.host.system import host_log
@@ -43,7 +43,7 @@ def are_records(target: str | None, rest: Sequence[str]) -> bool:
     if path.suffix != ".py":
         return True
     with host_log.suppress(OSError):
-        return graph_programs.is_repro_program(path.read_text("utf-8", "replace"))
+        return repro_programs.is_repro_program(path.read_text("utf-8", "replace"))
     return False
 
 
@@ -160,6 +160,12 @@ def _row(name: str, text: str, max_lines: int = 1) -> None:
         out.RESULTS.print_line(f"{label:<{NAME_COLUMNS}}{line}")
 
 
+def _torch_of(records: Records) -> str:
+    """Return the version of torch that wrote the records; empty if none says it."""
+    versions = [run.torch for run in records.runs] + [one.torch for one in records.programs]
+    return next(filter(None, versions), "")
+
+
 def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -> None:
     from reprokit.core.records.verdict_kinds import kind_named
 
@@ -170,7 +176,7 @@ def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -
     out.RESULTS.print_line((verdict.kind, f"bold {colour}"), reason + ending)
     for name, text in verdict.rows[:max_facts]:
         _row(name, text)
-    torch = next((run.torch for run in records.runs if run.torch), "")
+    torch = _torch_of(records)
     count = len(records.runs)
     of = f" of {count} processes" if count > 1 else ""
     names = ", ".join(dict.fromkeys(records.sources))
@@ -232,7 +238,7 @@ def _document(
         "reason": verdict.reason,
         "sources": records.sources,
         "skipped": records.skipped,
-        "torch": next((run.torch for run in records.runs if run.torch), ""),
+        "torch": _torch_of(records),
         "facts": [{"name": name, "text": text} for name, text in verdict.rows],
         "missing": list(verdict.missing),
         "error": verdict.reported.error,
@@ -254,7 +260,7 @@ def _document(
         ],
         "programs": [{"source": one.title, "text": one.program.text} for one in programs],
         "answer": run_records.answer_of(chosen[1], verdict) if chosen is not None else "",
-        "why": chosen[1].runs[0].why if chosen is not None else why_not,
+        "why": run_records.why_of(chosen[1]) if chosen is not None else why_not,
         "repro": opened.repro if opened is not None else "",
         "pack": str(opened.pack.path) if opened is not None else None,
         "known": [match.to_json() for match in known],

@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.ranks.rank_names import rank_ranges
+from reprokit.core.reported.graph_programs import BACKENDS
 from reprokit.core.reported.reported_failure import ReportedFailure
-from reprokit.core.reported.trace_records import CompileRecord, RunRecord, backend_of, raised_by
+from reprokit.core.reported.trace_records import (
+    CompileRecord,
+    RecordedError,
+    RunRecord,
+    backend_of,
+    raised_by,
+)
 
 MAX_MESSAGE_CHARS = 300
 MAX_REPORTED_CHARS, MAX_LOG_CHARS = 4_000, 8_000
 SLOW_S = 1.0
-BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
-"""Backends that are a part of torch."""
 _DEVICE = re.compile(r"(?<=[a-z]):\d+\b|, index=\d+")
 """The number of a device, which is different on each rank."""
 _LIBRARY = re.compile(r"/site-packages/|/dist-packages/|/torch/|/lib/python\d|/torchinductor_|^<")
@@ -41,21 +46,25 @@ class RecordedVerdict:
     @property
     def has_compiled(self) -> bool:
         """Whether the records show compiles, and none that failed."""
-        return self.kind in ("ok", "graph-break")
+        return self.failed is None and self.kind in ("ok", "graph-break", "exception")
 
     @property
     def is_failure(self) -> bool:
         """Whether the records show a failure."""
-        return self.kind not in ("ok", "graph-break", "unknown")
+        is_fine = self.kind in ("ok", "unknown") or (self.kind == "graph-break" and not self.failed)
+        return not is_fine
 
 
 def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
     """Return what the traces of all processes show; those of a rank that failed count first."""
-    failing = [run for run in runs if run.failed is not None]
-    failing.sort(key=lambda run: not (run.failed and run.failed.is_failure))
+    failing = [run for run in runs if run.failed is not None or run.error is not None]
+    failing.sort(key=lambda run: not (run.error or (run.failed and run.failed.is_failure)))
     run = (failing or list(runs))[0]
-    row = run.failed
-    verdict = _of_compile(row, run) if row is not None else _of_healthy(run)
+    row = run.failed if run.error is None else None
+    if run.error is not None:
+        verdict = _of_call(run.error, run)
+    else:
+        verdict = _of_compile(row, run) if row is not None else _of_healthy(run)
     kind, reason, reported, missing = verdict
     where = f" in rank {run.rank}" if row and run.rank is not None and len(runs) > 1 else ""
     facts = (*_differing_ranks(runs), *_facts_of(run, row))
@@ -68,7 +77,10 @@ _Found = tuple[str, str, ReportedFailure, tuple[str, ...]]
 
 def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
     """Return the kind, the reason, the failure and what is missing, of a compile that failed."""
-    what = f"compile {row.cid}" + (f" of {row.function}" if row.function else "")
+    frame = row.cid.partition("/")[0]
+    same = [one for one in run.compiles.values() if one.cid.partition("/")[0] == frame]
+    function = row.function or next((one.function for one in same if one.function), "")
+    what = f"compile {row.cid}" + (f" of {function}" if function else "")
     if not row.has_ended and not row.error:
         reason = (
             f"{what} did not end in the record: the process hung, crashed or was killed in it, or"
@@ -77,9 +89,9 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
         how = "how the process ended: the record ends inside of a compile; reprokit capture sees it"
         return "unknown", reason, ReportedFailure("", torch=run.torch), (how,)
     if row.reached_limit:
-        compiles = [one for one in run.compiles.values() if one.has_ended and not one.error]
-        same = [one for one in compiles if one.cid.split("/")[0] == row.cid.split("/")[0]]
-        reason = f"{what} was refused after {plural(len(same), 'compile')}: {row.error}"
+        count = sum(one.has_ended and not one.error for one in same)
+        why = "" if row.error == "Unsupported" else f": {row.error}"
+        reason = f"{what} was refused after {plural(count, 'compile')}{why}"
         program = (
             "the program: a recompile needs its calls, and a record has graphs; run reprokit"
             " capture on the program"
@@ -88,6 +100,10 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
         return "recompile-limit", reason, limit, (program,)
     error, message = raised_by(row)
     first = " ".join(message.split("\n", 1)[0].split())[:MAX_MESSAGE_CHARS]
+    no_call = (row.why_no_call,) if row.why_no_call else ()
+    if row.error == "Unsupported":
+        broken = ReportedFailure("graph-break", torch=run.torch)
+        return "graph-break", f"{what} with fullgraph=True: {first}", broken, no_call
     reported = ReportedFailure(
         "exception",
         error,
@@ -96,10 +112,19 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
         words=frozenset(re.findall(r"[A-Za-z]{3,}", row.traceback[-MAX_LOG_CHARS:])),
     )
     graph = "a graph, such as where Dynamo itself raises; run reprokit capture on the program"
-    missing = list[str]() if row.graphs or row.runnables else [graph]
+    missing = [*([] if row.graphs or row.runnables or row.call else [graph]), *no_call]
     if (backend := backend_of(row)) and backend not in BACKENDS:
         missing.append(f"the backend {backend}, which is not a part of torch")
     return "exception", f"{what} raised {error}: {first}".rstrip(": "), reported, tuple(missing)
+
+
+def _of_call(found: RecordedError, run: RunRecord) -> _Found:
+    """Return the same of an error that a compiled call raised."""
+    first = " ".join(found.message.split("\n", 1)[0].split())[:MAX_MESSAGE_CHARS]
+    words = frozenset(re.findall(r"[A-Za-z]{3,}", found.traceback[-MAX_LOG_CHARS:]))
+    reported = ReportedFailure("exception", found.error, found.message, run.torch, words=words)
+    missing = (run.why_no_call,) if run.why_no_call else ()
+    return "exception", f"a compiled call raised {found.error}: {first}", reported, missing
 
 
 def _of_healthy(run: RunRecord) -> _Found:
@@ -121,7 +146,10 @@ def _of_healthy(run: RunRecord) -> _Found:
 
 def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
-    if row is not None and (line := row.users_place or _line_of_error(row)):
+    traceback = row.message + row.traceback if row is not None else ""
+    if run.error is not None and row is None:
+        traceback = run.error.traceback
+    if line := (row.users_place if row is not None else "") or _line_of_error(traceback):
         facts.append(("your line", line))
     elif row is not None and (place := _place_of(run, row)):
         facts.append(("function", place))
@@ -150,9 +178,9 @@ def _place_of(run: RunRecord, row: CompileRecord) -> str:
     return row.place or next((one.place for one in same if one.place), "")
 
 
-def _line_of_error(row: CompileRecord) -> str:
+def _line_of_error(text: str) -> str:
     """Return the user's line in the traceback of an error: the last one outside of torch."""
-    found = re.findall(r'File "([^"\n]{1,400})", line (\d{1,9})', row.message + row.traceback)
+    found = re.findall(r'File "([^"\n]{1,400})", line (\d{1,9})', text)
     own = [f"{file}:{line}" for file, line in found if not _LIBRARY.search(file)]
     return own[-1] if own else ""
 

@@ -15,6 +15,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "it needs a version that has {name}": (
         r"cannot import name '(?P<name>\w+)' from '(?:torch|triton)\b",
         r"module '(?:torch|triton)[\w.]*' has no attribute '(?P<name>\w+)'",
+        r"(?P<name>torch\._\w+\.config\.\w+) does not exist",
     ),
     "it needs {name}, which this interpreter does not have": (r"ImportError: (?P<name>.+)",),
     "it needs a different version: {what}": (

@@ -25,7 +25,8 @@ EXPORT = "export"
 _PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
 _WANTED = frozenset(
     "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
-    " recompile_reasons dynamo_cpp_guards_str inductor_output_code".split()
+    " recompile_reasons dynamo_cpp_guards_str inductor_output_code reprokit_call"
+    " reprokit_error".split()
 )
 """Records whose payload is read."""
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
@@ -91,6 +92,11 @@ class CompileRecord:
     """The graphs of Dynamo, as Python text, of the last attempt."""
     runnables: list[str] = field(default_factory=list)
     """The graphs of Inductor, as programs."""
+    call: str = ""
+    """The call that was compiled, as a program. ``agent/failures`` of reprokit writes it if the
+    compile failed and the program saw it.
+    """
+    why_no_call: str = ""
     tensors: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Source (``L['x']``) -> what torch describes of the tensor."""
     breaks: list[RecordedBreak] = field(default_factory=list)
@@ -111,12 +117,22 @@ class CompileRecord:
     @property
     def is_failure(self) -> bool:
         """Whether an exception ended it that the program saw."""
-        return bool(self.error) and self.error not in _NOT_RAISED
+        is_seen = bool(self.call or self.why_no_call)
+        return bool(self.error) and (is_seen or self.error not in _NOT_RAISED)
 
     @property
     def reached_limit(self) -> bool:
         """Whether it was not compiled because the function was compiled too often."""
-        return self.error in _LIMIT
+        return self.error in _LIMIT or self.message.startswith("Dynamo recompile limit exceeded")
+
+
+@dataclass
+class RecordedError:
+    """An error that a compiled call raised; only records of reprokit have it."""
+
+    error: str
+    message: str
+    traceback: str
 
 
 @dataclass
@@ -130,6 +146,10 @@ class RunRecord:
     problems: list[str] = field(default_factory=list)
     """What could not be read, in words."""
     cache_misses: int = 0
+    error: RecordedError | None = None
+    call: str = ""
+    """The call that raised ``error``, as a program."""
+    why_no_call: str = ""
 
     @property
     def failed(self) -> CompileRecord | None:
@@ -238,6 +258,12 @@ def _take(
         found = _VERSION.search(payload)
         run.torch = found[1] if found else run.torch
         return
+    if name == "reprokit_error":
+        run.error = _error_of(payload)
+        return
+    if name == "reprokit_call" and not isinstance(record.get("frame_id"), int):
+        run.call, run.why_no_call = _call_of(payload)
+        return
     artifact = record.get("artifact")
     if isinstance(artifact, dict) and str(artifact.get("name", "")).endswith("cache_miss"):
         run.cache_misses += 1
@@ -266,6 +292,8 @@ def _take(
         row.runnables.append(payload)
         if not run.torch and (found := _VERSION_OF_PROGRAM.search(payload)):
             run.torch = found[1]
+    elif name == "reprokit_call":
+        row.call, row.why_no_call = _call_of(payload)
     elif name == "dynamo_cpp_guards_str":
         row.guards.append(payload)
     elif name == "inductor_output_code":
@@ -325,6 +353,20 @@ def _settings_of(text: Any) -> list[str]:
         for name, usual in _DEFAULTS.items()
         if isinstance(values.get(name), bool) and values[name] is not usual
     ]
+
+
+def _call_of(text: str) -> tuple[str, str]:
+    """Return a call as a program, or else why there is none, which is a comment."""
+    return ("", text.strip("# \n")) if text.startswith("#") else (text, "")
+
+
+def _error_of(text: str) -> RecordedError | None:
+    try:
+        found = bounded_json.parse_json(text)
+    except ValueError:
+        return None
+    facts = found if isinstance(found, dict) else {}
+    return RecordedError(*(str(facts.get(name, "")) for name in ("type", "message", "traceback")))
 
 
 def _break_of(text: str) -> RecordedBreak:

@@ -52,7 +52,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
-CACHES, LIVE = "caches", "live"
+CACHES, LIVE, INSTALLED = "caches", "live", "installed"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
@@ -85,11 +85,14 @@ PARTS: dict[str, tuple[str, ...]] = {
         "core/shared/contract/cache_events.py",
     ),
     LIVE: ("agent/record/live_graphs.py", "agent/record/live_tasks.py"),
+    INSTALLED: ("agent/failures", "agent/prepare.py"),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
 }
-"""Folders and files of the agent that only some runs need."""
+"""Folders and files of the agent that only some runs need. No run needs those that the program
+itself imports from the installed reprokit.
+"""
 
 
 def agent_parts_of_request(request: Request) -> frozenset[str]:

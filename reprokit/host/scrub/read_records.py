@@ -10,14 +10,15 @@ import gzip
 import io
 import os
 import re
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprokit.core.reported import graph_programs, trace_records
-from reprokit.core.reported.graph_programs import MadeProgram
+from reprokit.core.reported import repro_programs, trace_records
+from reprokit.core.reported.made_programs import MadeProgram
 from reprokit.core.reported.trace_records import RunRecord
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.system import files, host_log
@@ -95,7 +96,7 @@ def read_records(paths: Sequence[Path]) -> Records:
                 text = head.decode("utf-8", "replace")
                 if trace_records.is_trace(text):
                     _add_trace(found, path, "TORCH_TRACE")
-                elif path.suffix in (".py", ".txt") and "run_repro" in text + _tail(path):
+                elif path.suffix in (".py", ".txt") and "epro(" in text + _tail(path):
                     _add_program(found, path)
                 elif path.suffix in _TRITON or _OF_TRITON.search(text):
                     triton = triton or str(path)
@@ -104,6 +105,8 @@ def read_records(paths: Sequence[Path]) -> Records:
             found.skipped.append(f"{path.name}: {problem}")
     if not (found.runs or found.programs or found.exported or found.flight_records):
         names = ", ".join(map(str, paths))
+        if len(found.skipped) == 1:
+            raise BadInput(f"cannot use {found.skipped[0]}")
         why = f" ({found.skipped[0]})" if found.skipped else ""
         if triton:
             raise BadInput(
@@ -157,11 +160,13 @@ def _add_program(found: Records, path: Path) -> None:
     if len(data) > MAX_PROGRAM_BYTES:
         raise ValueError(f"it has more than {MAX_PROGRAM_BYTES >> 20} MB")
     text = data.decode("utf-8", "replace")
-    if not graph_programs.is_repro_program(text):
+    if not repro_programs.is_repro_program(text):
         return
-    program = graph_programs.program_of_repro(text)
-    if program is None:
-        raise ValueError("its load_args makes inputs that have no public expression")
+    try:
+        program = repro_programs.program_of_repro(text)
+    except (repro_programs.NotConverted, RecursionError) as problem:
+        command = shlex.join(["reprokit", "capture", "--", "python", str(path)])
+        raise ValueError(f"{problem}; {command} runs it as it is") from problem
     if len(found.programs) < MAX_PROGRAMS and program not in found.programs:
         found.programs.append(program)
         found.sources.append(path.name)
@@ -203,7 +208,7 @@ def _head(path: Path) -> bytes:
 
 
 def _tail(path: Path) -> str:
-    """Return the end of a file, where a program for ``run_repro`` calls it."""
+    """Return the end of a file."""
     with files.open_regular_file(path) as file:
         file.seek(max(0, path.stat().st_size - HEAD_BYTES))
         return files.read_at_most(file, HEAD_BYTES).decode("utf-8", "replace")

@@ -9,8 +9,8 @@ from pathlib import Path
 from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.reported import answers, graph_programs, recorded_verdict
-from reprokit.core.reported.graph_programs import MadeProgram
 from reprokit.core.reported.issue_programs import FoundProgram
+from reprokit.core.reported.made_programs import MadeProgram
 from reprokit.core.reported.recorded_verdict import RecordedVerdict
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
 from reprokit.host.scrub import read_records, run_issue
@@ -27,7 +27,7 @@ def verdict_of(records: Records) -> RecordedVerdict:
     checks = any(program.checks_accuracy for program in records.programs)
     return RecordedVerdict(
         "unknown",
-        f"{names} has a graph and no failure",
+        f"{names} has a graph; only a run shows how it fails",
         missing=("the failure: running the program may show it",),
         reported=ReportedFailure("wrong-result" if checks else ""),
     )
@@ -36,9 +36,11 @@ def verdict_of(records: Records) -> RecordedVerdict:
 def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram]:
     """Return the programs that may show the failure, the one with public functions first."""
     found: list[MadeProgram] = []
-    if verdict.failed is not None and verdict.kind in ("exception", "unknown"):
+    if verdict.failed is not None and verdict.kind != "recompile-limit":
         found += graph_programs.programs_of_compile(verdict.failed)
     elif verdict.has_compiled:  # compiled code may fail, or compute something wrong
+        calls = [run.call for run in records.runs if run.call]
+        found += [MadeProgram(text, graph_programs.CALL) for text in calls[:1]]
         found += graph_programs.programs_of_compiles(
             [row for run in records.runs for row in run.compiles.values()]
         )
@@ -112,5 +114,10 @@ def in_words(result: ScrubResult, verdict: RecordedVerdict) -> str:
         answers.FAILS: "fails here" + " in the same way" * bool(verdict.reported.kind),
         answers.DIFFERENT: "fails here in a different way",
     }.get(answer, "cannot tell")
-    why = run.why.replace("it fails, but not as the issue reports: ", "")
+    why = why_of(result).replace("it fails, but not as the record shows: ", "")
     return f"{what} with torch {run.torch}: {why}"
+
+
+def why_of(result: ScrubResult) -> str:
+    """Return why the first torch has its answer, in words for a record."""
+    return result.runs[0].why.replace("the issue reports", "the record shows")

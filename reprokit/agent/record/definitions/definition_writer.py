@@ -89,7 +89,11 @@ class DefinitionWriter:
             parts += [f"{k}={self.expression(v)}" for k, v in value.keywords.items()]
             self.add_row("functools", "import functools")
             return f"functools.partial({', '.join(parts)})"
-        return self._object(value)
+        return self._object(value, name)
+
+    def is_imported(self, module: str) -> bool:
+        """Return whether a program imports a module, and does not copy what it uses of it."""
+        return module.split(".")[0] in PUBLIC_PACKAGES
 
     def define_source(self, value: Any, name: str = "") -> str:
         """Add the source of a function or class, and return its name, or the text of a lambda.
@@ -190,7 +194,7 @@ class DefinitionWriter:
         whole = module.__name__
         if whole == "torch":
             return "torch"
-        if whole.split(".")[0] not in PUBLIC_PACKAGES:
+        if not self.is_imported(whole):
             raise NoText(f"it uses the module {whole}")
         first = whole.split(".")[0]
         name = name or whole.rpartition(".")[2]
@@ -215,10 +219,10 @@ class DefinitionWriter:
         module = getattr(value, "__module__", None) or ""
         if module == "builtins" and hasattr(builtins, name):
             return str(name)
-        for owner, prefix in ((torch, "torch"), (torch.nn.functional, "torch.nn.functional")):
+        for owner in (torch, torch.nn, torch.nn.functional):
             if getattr(owner, name, None) is value:
-                return f"{prefix}.{name}"
-        if module.split(".")[0] not in PUBLIC_PACKAGES or "<" in name:
+                return f"{owner.__name__}.{name}"
+        if not self.is_imported(module) or "<" in name:
             return ""
         found: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -231,7 +235,7 @@ class DefinitionWriter:
             self._rows[imported] = f"from {module} import {first} as {imported}"
         return ".".join([imported, *rest])
 
-    def _object(self, value: Any) -> str:
+    def _object(self, value: Any, name: str) -> str:
         kind = type(value)
         if isinstance(value, enum.Enum):
             return f"{self.expression(kind)}.{value.name}"
@@ -309,18 +313,17 @@ class _Resolver(ast.NodeTransformer):
             found = found.value
         if isinstance(found, ast.Name) and self._is_outer(found.id):
             value = self._known[found.id]
-            while inspect.ismodule(value) and path and not _is_public(value):
+            while inspect.ismodule(value) and path and not self._is_imported(value):
                 value = getattr(value, path.pop())
-                if not inspect.ismodule(value) or _is_public(value):
+                if not inspect.ismodule(value) or self._is_imported(value):
                     changed = _parsed(self._writer.expression(value))
                     for name in reversed(path):
                         changed = ast.Attribute(changed, name, ast.Load())
                     return changed
         return self.generic_visit(node)
 
-
-def _is_public(module: types.ModuleType) -> bool:
-    return module.__name__.split(".")[0] in PUBLIC_PACKAGES
+    def _is_imported(self, module: types.ModuleType) -> bool:
+        return self._writer.is_imported(module.__name__)
 
 
 def _parsed(text: str) -> ast.expr:

@@ -59,12 +59,12 @@ def describe_inputs(
     traced = [n.meta.get("example_value", n.meta.get("val")) for n in placeholders]
     traced += [None] * (len(example_inputs) - len(traced))
     return [
-        {**describe_input(value, as_traced, definitions), **_input_facts(value)}
+        {**describe_input(value, as_traced, definitions), **input_facts(value)}
         for value, as_traced in zip(example_inputs, traced, strict=False)
     ]
 
 
-def _input_facts(value: object) -> ValueFacts:
+def input_facts(value: object) -> ValueFacts:
     """Return how an input was made; a value that is cut off has none of this."""
     import torch
 

@@ -25,6 +25,11 @@ STACKS_SIGNAL = int(signal.SIGRTMAX) - 5
 save a checkpoint on them.
 """
 
+DUMP_SIGNAL = int(signal.SIGRTMAX) - 7
+"""The signal on which a process that called ``reprokit.watch(on_failure="record")`` writes what it
+has of its last compiles.
+"""
+
 PROGRAM_SIGNAL = int(signal.SIGRTMAX) - 6
 """The signal on which a process that called ``reprokit.watch()`` runs the program that is named in
 its memory.

@@ -1,0 +1,389 @@
+"""Keep what torch traces of the last compiles in memory, and write it at a failure.
+
+``reprokit.watch(on_failure="record")`` and ``reprokit.record()`` add a handler to the logger of
+``TORCH_TRACE`` (``torch/_logging/_internal.py``). The file that they write is such a trace, with
+two records of our own: the call that was compiled, as a program, and the error of a compiled call.
+``reprokit capture FILE`` reads it. Nothing here may raise into the program.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+
+from ...core.shared.contract.journal_format import DUMP_SIGNAL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+LOGGER = "torch.__trace"
+MAX_KEPT_BYTES, MAX_COMPILES = 32 << 20, 64
+"""Limits of what is kept in memory."""
+MAX_FILE_BYTES, MAX_FILES = 50 << 20, 16
+"""Limits of one file, and of the files of one process."""
+MAX_TRACEBACK_CHARS = 20_000
+CALL, ERROR = "reprokit_call", "reprokit_error"
+"""The records of our own."""
+_KEPT = frozenset(
+    "dynamo_start describe_tensor describe_source dynamo_output_graph dynamo_cpp_guards_str"
+    " aot_joint_graph aot_inference_graph inductor_output_code compilation_metrics"
+    " bwd_compilation_metrics".split()
+)
+_KEPT_ARTIFACTS = frozenset(
+    "fx_graph_runnable dynamo_error dynamo_graph_break_reason recompile_reasons".split()
+)
+_GOES_ON = frozenset({"Unsupported", "SkipFrame", "SkipCodeRecursiveException"})
+"""Errors of Dynamo after which the program goes on without compiling a function, unless it must be
+one graph (``fullgraph=True``).
+"""
+_LIMIT = "recompile limit exceeded"
+_COMPILE = os.path.join("torch", "_dynamo", "convert_frame.py")
+_ENTER = os.path.join("torch", "_dynamo", "eval_frame.py")
+_COMPILED = ("<eval_with_key>", os.path.join("torch", "_functorch", "_aot_autograd", ""),
+             os.path.join("torch", "_inductor", "output_code.py"))  # fmt: skip
+"""Parts of the file names of functions that run compiled code."""
+_handler: FailureHandler | None = None
+
+
+class FailureHandler(logging.Handler):
+    """Keeps the records of the last compiles, and writes them when one of them fails."""
+
+    def __init__(self, folder: str, has_values: bool) -> None:
+        """Create the handler; files are written below ``folder``, with values of small tensors if
+        ``has_values`` is set.
+        """
+        super().__init__()
+        from torch._logging._internal import TorchLogsFormatter
+
+        self.setFormatter(TorchLogsFormatter(trace=True))
+        self._folder, self._has_values = folder, has_values
+        self._kept: collections.OrderedDict[tuple[object, object], list[str]]
+        self._kept = collections.OrderedDict()
+        self._bytes = 0
+        self._written: set[tuple[str, ...]] = set()
+        self._pid = os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one record of torch."""
+        try:
+            self._take(record)
+        except Exception:  # the compile of the user must not see it
+            return
+
+    def _take(self, record: logging.LogRecord) -> None:
+        metadata = record.__dict__.get("metadata") or {}
+        if not is_kept(metadata):
+            return
+        key = metadata.get("frame_id"), metadata.get("frame_compile_id")
+        line = self.format(record) + "\n"
+        if key not in self._kept:
+            self._kept[key] = []
+        self._kept[key].append(line)
+        self._bytes += len(line)
+        while self._kept and (self._bytes > MAX_KEPT_BYTES or len(self._kept) > MAX_COMPILES):
+            _, lines = self._kept.popitem(last=False)
+            self._bytes -= sum(map(len, lines))
+        error, frame = _raised(metadata)
+        if error and key in self._kept:
+            metrics = metadata["compilation_metrics"]
+            reason = str(metrics.get("fail_reason") or "").split("\n", 1)[0]
+            place = f"{metrics.get('co_filename')}:{metrics.get('co_firstlineno')}"
+            self._kept.move_to_end(key)  # the compile that failed is the last one
+            if self._is_new((error, reason, place)):
+                self._kept[key].append(_compiled_call(frame, key, self._has_values))
+            self.write((error, reason, place), f"a compile failed ({error})")
+
+    def _is_new(self, identity: tuple[str, ...]) -> bool:
+        if os.getpid() != self._pid:  # a child has its own files
+            self._pid, self._written = os.getpid(), set()
+        return identity not in self._written and len(self._written) < MAX_FILES
+
+    def write(self, identity: tuple[str, ...], what: str, more: str = "") -> None:
+        """Write what is kept and ``more`` to a new file, once for each ``identity``."""
+        if not self._is_new(identity):
+            return
+        self._written.add(identity)
+        path = new_file(self._folder)
+        left, texts = MAX_FILE_BYTES, list[str]()
+        for lines in reversed(list(self._kept.values())):
+            texts.append("".join(lines))
+            left -= len(texts[-1])
+            if left < 0:
+                texts.pop()
+                break
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(version_line())
+            file.writelines(reversed(texts))
+            file.write(more)
+        announce(path, f"{what}; what torch recorded of its compiles")
+
+    def take_error(self, problem: BaseException) -> None:
+        """Write the record of an error that a compiled call raised, if it is one."""
+        try:
+            if raised_by_compiled_code(problem):
+                name = type(problem).__name__
+                identity = name, str(problem)[:200], _last_place(problem)
+                more = record_of_error(problem, self._has_values)
+                self.write(identity, f"a compiled call raised {name}", more)
+        except Exception:  # the program must not see it
+            return
+
+
+def frame_of_dynamo() -> types.FrameType | None:
+    """Return the frame of Dynamo that compiles a function in this thread, if there is one."""
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_compile" and frame.f_code.co_filename.endswith(_COMPILE):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _raised(metadata: Mapping[str, Any]) -> tuple[str, types.FrameType | None]:
+    """Return the error with which a compile ended, and the frame of Dynamo; empty if the program
+    does not see it.
+    """
+    metrics = metadata.get("compilation_metrics") or {}
+    error = str(metrics.get("fail_type") or "").rpartition(".")[2]
+    if not error:
+        return "", None
+    frame = frame_of_dynamo()
+    is_one_graph = frame is not None and bool(frame.f_locals.get("one_graph"))
+    is_limit = _LIMIT in str(metrics.get("fail_reason"))
+    return (error if error not in _GOES_ON or is_one_graph or is_limit else ""), frame
+
+
+def _compiled_call(
+    frame: types.FrameType | None, key: tuple[object, object], has_values: bool
+) -> str:
+    """Return the record with the program of the call that a frame of Dynamo compiles, or with a
+    comment why there is none.
+    """
+    if frame is None:
+        return ""
+    from . import call_programs
+
+    found = frame.f_locals
+    try:
+        call = call_programs.call_of_frame(
+            found["code"], found["locals"], found["globals"], found.get("closure") or ()
+        )
+        words = ["fullgraph=True"] * bool(found.get("one_graph"))
+        text = call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
+    except Exception as problem:  # a user's object may raise anything when it is inspected
+        text = f"# no program of the call: {problem}"
+    return _record(CALL, text, key)
+
+
+def raised_by_compiled_code(problem: BaseException) -> bool:
+    """Return whether an error came out of compiled code, and not out of the compiler."""
+    exc = sys.modules.get("torch._dynamo.exc")
+    if exc is None or isinstance(problem, exc.TorchDynamoException):
+        return False  # a compile that failed has its own record
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    return any(part in file for file in files for part in _COMPILED)
+
+
+def record_of_error(problem: BaseException, has_values: bool) -> str:
+    """Return the records of an error and of the compiled call that raised it."""
+    lines = traceback.format_exception(type(problem), problem, problem.__traceback__)
+    facts = {
+        "type": type(problem).__name__,
+        "message": str(problem)[:4000],
+        "traceback": "".join(lines)[-MAX_TRACEBACK_CHARS:],
+    }
+    return _record(ERROR, json.dumps(facts)) + _record(CALL, _called(problem, has_values))
+
+
+def _called(problem: BaseException, has_values: bool) -> str:
+    """Return the program of the outermost compiled call in a traceback; else a comment why not."""
+    from . import call_programs
+
+    frames = [frame for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    files = [frame.f_code.co_filename for frame in frames]
+    torchs = os.sep + "torch" + os.sep
+    entered = next((n for n, file in enumerate(files) if file.endswith(_ENTER)), None)
+    rest = frames[entered:] if entered is not None else []
+    frame = next((one for one in rest if torchs not in one.f_code.co_filename), None)
+    if frame is None:
+        return "# no program of the call: it is not in the traceback\n"
+    names = frame.f_locals
+    try:
+        cells = [types.CellType(names[name]) for name in frame.f_code.co_freevars]
+        call = call_programs.call_of_frame(frame.f_code, names, frame.f_globals, cells)
+        return call_programs.program_of_call(call, (), None, has_values)
+    except Exception as inner:  # a user's object may raise anything when it is inspected
+        return f"# no program of the call: {inner!r}\n"
+
+
+def _last_place(problem: BaseException) -> str:
+    frames = traceback.extract_tb(problem.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def is_kept(metadata: Mapping[str, object]) -> bool:
+    """Return whether ``reprokit capture`` reads a record."""
+    artifact = metadata.get("artifact")
+    if isinstance(artifact, dict):
+        return artifact.get("name") in _KEPT_ARTIFACTS
+    return not _KEPT.isdisjoint(metadata)
+
+
+def version_line() -> str:
+    """Return the record with the version of torch, as the first handler of torch writes it."""
+    import torch
+
+    return _record("torch_version", json.dumps({"pytorch_version": torch.__version__}))
+
+
+def _record(name: str, payload: str, key: tuple[object, object] | None = None) -> str:
+    """Return a record of a compile, or of none, as the formatter of torch writes it."""
+    metadata: dict[str, object] = {"artifact": {"name": name, "encoding": "string"}}
+    if key is not None:
+        metadata |= {"frame_id": key[0], "frame_compile_id": key[1]}
+    lines = "".join(f"\t{line}\n" for line in payload.splitlines())
+    return f"V0101 00:00:00.000000 {os.getpid()} reprokit:1] {json.dumps(metadata)}\n{lines}"
+
+
+def new_file(folder: str, start: str = "torch_trace_", ending: str = ".log") -> str:
+    """Return the path of a new file below ``folder``, or below the folder for temporary files if
+    nothing can be written there.
+    """
+    import tempfile
+
+    name = f"{start}{os.getpid()}_"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle, path = tempfile.mkstemp(ending, name, os.path.abspath(folder))
+    except OSError:
+        handle, path = tempfile.mkstemp(ending, f"reprokit_{name}")
+    os.close(handle)
+    return path
+
+
+def announce(path: str, what: str) -> None:
+    """Say on stderr where a file is."""
+    import shlex
+
+    with contextlib.suppress(Exception):
+        command = f"reprokit capture {shlex.quote(path)} --yes"
+        sys.stderr.write(f"reprokit: {what} is in {path}; {command}\n")
+
+
+def keep_for_failures(folder: str, has_values: bool) -> None:
+    """Add the handler, once for a process."""
+    global _handler
+    if _handler is None:
+        _handler = FailureHandler(folder, has_values)
+        logging.getLogger(LOGGER).addHandler(_handler)
+        _watch_errors(_handler)
+
+
+def _watch_errors(handler: FailureHandler) -> None:
+    """Write an error of a compiled call that nothing catches, and what is kept on a signal."""
+    former, former_of_threads = sys.excepthook, threading.excepthook
+
+    def take(kind: Any, problem: BaseException, trace: Any) -> None:
+        handler.take_error(problem)
+        former(kind, problem, trace)
+
+    def take_of_thread(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            handler.take_error(args.exc_value)
+        former_of_threads(args)
+
+    def dump(number: int, frame: object) -> None:
+        with contextlib.suppress(Exception):
+            handler.write(("signal", str(time.monotonic())), f"it got the signal {number}")
+
+    sys.excepthook, threading.excepthook = take, take_of_thread
+    set_signal: Callable[..., object] = signal.signal
+    with contextlib.suppress(ValueError):  # only the main thread may set it
+        if signal.getsignal(DUMP_SIGNAL) == signal.SIG_DFL:
+            set_signal(DUMP_SIGNAL, dump)
+
+
+@contextlib.contextmanager
+def record_compiles(folder: str, has_values: bool) -> Iterator[str]:
+    """Write what torch traces of each compile inside the block, and an error of a compiled call;
+    yield the path of the file.
+    """
+    from torch._logging._internal import TorchLogsFormatter
+
+    path = new_file(folder)
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(version_line())
+        handler = _FileHandler(file, has_values)
+        handler.setFormatter(TorchLogsFormatter(trace=True))
+        logger = logging.getLogger(LOGGER)
+        logger.addHandler(handler)
+        try:
+            yield path
+        except BaseException as problem:
+            with contextlib.suppress(Exception):
+                if raised_by_compiled_code(problem):
+                    file.write(record_of_error(problem, has_values))
+            raise
+        finally:
+            logger.removeHandler(handler)
+            announce(path, "what torch recorded of the compiles")
+
+
+class _FileHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes the records that ``reprokit capture`` reads."""
+
+    def __init__(self, stream: Any, has_values: bool) -> None:
+        super().__init__(stream)
+        self._has_values = has_values
+
+    def emit(self, record: logging.LogRecord) -> None:
+        metadata = record.__dict__.get("metadata") or {}
+        if is_kept(metadata):
+            with contextlib.suppress(Exception):
+                self.stream.write(self.format(record) + "\n")
+                error, frame = _raised(metadata)
+                if error:
+                    key = metadata.get("frame_id"), metadata.get("frame_compile_id")
+                    self.stream.write(_compiled_call(frame, key, self._has_values))
+                self.flush()
+
+
+def save_call(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], folder: str, has_values: bool
+) -> str:
+    """Write the program of a call below ``folder``, and return its path.
+
+    Raises ValueError if something of it cannot be written.
+    """
+    from ..record.definitions.source_trees import NoText
+    from . import call_programs
+
+    while (inner := _inside(function)) is not None:
+        function = inner
+    try:
+        call = call_programs.CallToSave(function, args, kwargs)
+        text = call_programs.program_of_call(call, (), None, has_values)
+    except NoText as problem:
+        raise ValueError(f"the call cannot be saved: {problem}") from problem
+    path = new_file(folder, "call_", ".py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def _inside(function: Any) -> Any:
+    """Return the function or module that ``torch.compile`` was given; None for others."""
+    found = vars(function) if hasattr(function, "__dict__") else {}
+    modules = found.get("_modules") or {}
+    return modules.get("_orig_mod", found.get("_torchdynamo_orig_callable"))

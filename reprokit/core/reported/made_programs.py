@@ -1,0 +1,171 @@
+"""A program that compiles one graph, made of texts that torch wrote."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MAX_CHARS = 4 << 20
+_CONFIG = re.compile(
+    r"torch(?:\._dynamo|\._inductor|\._functorch)\.config\.(?!trace\.)[\w.]{1,120}"
+)
+_OWN_SETTINGS = frozenset(
+    "torch._functorch.config.functionalize_rng_ops torch._functorch.config.unlift_effect_tokens"
+    " torch._functorch.config.fake_tensor_allow_unsafe_data_ptr_access"
+    " torch._functorch.config.selective_decompose torch._functorch.config.debug_partitioner"
+    " torch._inductor.config.generate_intermediate_hooks"
+    " torch._dynamo.config.suppress_errors".split()
+)
+"""Settings that torch changes itself while it writes these programs, or for its minifier, and one
+that hides the failure.
+"""
+
+
+@dataclass(frozen=True)
+class MadeProgram:
+    """A program that compiles one graph."""
+
+    text: str
+    made_from: str
+    """In words: ``the graph of Dynamo``."""
+    checks_accuracy: bool = False
+    """It was written because compiled results differ from those of eager."""
+    torch: str = ""
+    """The version of torch that wrote it; empty if that is not known."""
+
+
+def program_text(
+    graph: str,
+    settings: Sequence[str],
+    inputs: Sequence[str],
+    call: str,
+    trains: bool,
+    has_grad: bool = True,
+    setup: Sequence[str] = (),
+    variables: Sequence[str] = (),
+) -> str:
+    """Return a program that compiles a graph, which is the text of a class.
+
+    ``settings``, ``setup`` and ``variables`` are lines: of the configuration, of what the
+    ``inputs`` share, and of the environment. ``call`` calls the compiled graph; the program also
+    calls backward if it ``trains``, and needs no gradients without ``has_grad``.
+    """
+    names = {node.id for node in ast.walk(parsed(graph)) if isinstance(node, ast.Name)}
+    rows = ["import os", "", *variables, ""] if variables else []
+    rows.append("import torch")
+    maths = [name for name in ("inf", "nan") if name in names]
+    rows += [f"from math import {', '.join(maths)}"] if maths else []
+    from_torch = [name for name in ("device", "tensor") if name in names]
+    rows += [f"from torch import {', '.join(from_torch)}"] if from_torch else []
+    rows += ["from torch.nn import *"] if _uses_modules(graph) else []
+    modules = dict.fromkeys(row.partition(".config.")[0] + ".config" for row in settings)
+    rows += [f"import {module}" for module in modules if module != "torch._functorch.config"]
+    rows += ["import torch._functorch.config"] * ("torch._functorch.config" in modules)
+    rows += ["", *settings] if settings else []
+    rows += ["", graph, "", *setup, "inputs = [", *(f"    {one}," for one in inputs), "]"]
+    if trains:
+        rows += [
+            f"outputs = {call}",
+            "losses = [one.sum() for one in outputs if torch.is_tensor(one) and one.requires_grad]",
+            "if losses:",
+            "    sum(losses).backward()",
+        ]
+    elif has_grad:
+        rows.append(call)
+    else:
+        rows += ["with torch.no_grad():", f"    {call}"]
+    return "\n".join(rows) + "\n"
+
+
+def _uses_modules(graph: str) -> bool:
+    """Return whether a graph uses classes of ``torch.nn`` by their names, as torch prints it."""
+    tree = parsed(graph)
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    called = {node.func.id for node in ast.walk(tree)
+              if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
+    return any(name[:1].isupper() and name not in defined for name in called)
+
+
+def parsed(text: str) -> ast.Module:
+    """Return the tree of a text; an empty one for a text that is not Python."""
+    try:
+        return ast.parse(text if len(text) <= MAX_CHARS else "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+def literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return ...
+
+
+def settings_of(tree: ast.Module) -> list[str]:
+    """Return the assignments of literals to settings, without those that torch makes itself."""
+    rows = []
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        name = ast.unparse(node.targets[0])
+        if _CONFIG.fullmatch(name) and name not in _OWN_SETTINGS and literal(node.value) is not ...:
+            rows.append(f"{name} = {ast.unparse(node.value)}")
+    return rows
+
+
+def are_numbers(values: Any) -> bool:
+    return isinstance(values, (list, tuple)) and all(
+        isinstance(value, int) and 0 <= value < 1 << 40 for value in values
+    )
+
+
+class Cleaner(ast.NodeTransformer):
+    """Removes what torch prints for people, and lifts private operators to public functions."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None or not isinstance(node.target, ast.Name):
+            return node
+        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))  # type: ignore[no-any-return]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        is_none = isinstance(node.value, ast.Constant) and node.value.value is None
+        if is_none and all(isinstance(one, ast.Name) for one in node.targets):
+            return None  # torch drops its reference
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Lift ``torch_Tensor_set_``, as torch prints a method that is called as a function."""
+        if node.id.startswith("torch_Tensor_"):
+            return ast.parse(f"torch.Tensor.{node.id[13:]}", mode="eval").body
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = ast.unparse(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else ""
+        words = {word.arg: literal(word.value) for word in node.keywords}
+        if name == "device" and not node.args and isinstance(words.get("type"), str):
+            index = words.get("index")
+            where = words["type"] if index is None else f"{words['type']}:{index}"
+            return ast.Constant(where)
+        if name == "torch.ops.prims.iota.default":
+            return _arange_of_iota(node, words) or node
+        return node
+
+
+def _arange_of_iota(node: ast.Call, words: Mapping[str | None, Any]) -> ast.expr | None:
+    count = literal(node.args[0]) if len(node.args) == 1 else ...
+    start, step = words.get("start", 0), words.get("step", 1)
+    if not all(isinstance(one, int) and abs(one) < 1 << 40 for one in (count, start, step)):
+        return None
+    numbers = [count] if (start, step) == (0, 1) else [start, start + count * step, step]
+    kept = [word for word in node.keywords if word.arg in ("dtype", "device")]
+    kept = [w for w in kept if ast.unparse(w.value) not in ("torch.int64", "'cpu'")]
+    arange = ast.parse("torch.arange", mode="eval").body
+    return ast.Call(arange, [ast.Constant(one) for one in numbers], kept)

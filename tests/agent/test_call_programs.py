@@ -1,0 +1,189 @@
+"""A call is written as a program that makes the same modules and calls the same functions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import clean_environ
+
+pytestmark = pytest.mark.real
+
+DEFINITIONS = """
+import math
+import threading
+from dataclasses import dataclass
+
+import torch
+import torch.nn as nn
+
+import reprokit
+
+OFFSET = torch.ones(4)
+FACTOR = 2.5
+LOCK = threading.Lock()
+
+@dataclass
+class Config:
+    count: int = 3
+
+class Settings:
+    def __init__(self, name):
+        self.name, self.scale = name, 0.5
+
+def helper(x):
+    return x * FACTOR + math.sqrt(4.0) + OFFSET
+
+def count_calls(module, args):
+    return (args[0] * 10,)
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        self.config = Config(2)
+        self.settings = Settings("mine")
+        self.lock = LOCK
+        self.register_buffer("mask", torch.ones(size), persistent=False)
+
+    def unused(self):
+        with LOCK:
+            return open("/etc/hostname").read()
+
+    def forward(self, x):
+        return helper(self.linear(x)) * self.mask * self.config.count * self.settings.scale
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(4) for _ in range(2))
+        self.head = nn.Sequential(nn.LayerNorm(4), nn.Dropout(0.5))
+        self.attention = nn.MultiheadAttention(4, 2)
+        self.tied = self.blocks[0]
+        self.parent = [self]
+        self.blocks[1].register_forward_pre_hook(count_calls)
+
+    def forward(self, x, *, flag=False):
+        for block in self.blocks:
+            x = block(x)
+        x = self.tied(x) if flag else x
+        return self.head(x) + self.attention(x, x, x)[0]
+"""
+
+
+def run(text: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=text,
+        cwd=folder,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def saved(rows: str, folder: Path) -> str:
+    """Return the program that ``reprokit.save`` writes in a program with the definitions."""
+    script = folder / "model.py"
+    script.write_text(DEFINITIONS + rows)
+    done = subprocess.run(
+        [sys.executable, script.name],
+        cwd=folder,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip()).read_text()
+
+
+def test_a_module_is_made_without_its_constructor(tmp_path: Path) -> None:
+    """It has the structure, state and hooks of the original; what has no text is left out, and a
+    method that uses it too.
+    """
+    text = saved(
+        "net = torch.compile(Net().eval().to(torch.float64), fullgraph=True)\n"
+        "inputs = torch.randn(3, 4, dtype=torch.float64).t().contiguous().t()\n"
+        "print(reprokit.save(net, [inputs], {'flag': True}))\n",
+        tmp_path,
+    )
+    assert "def unused" not in text and "# without lock: " in text
+    assert ".as_strided((3, 4), (1, 3))" in text and "torch.compile(net)(x, flag=True)" in text
+    answer = run(
+        text.replace("torch.compile(net)", "net")
+        + "assert net.tied is net.blocks[0] and net.parent[0] is net and not net.training\n"
+        "assert net.blocks[1].mask.dtype == torch.float64\n"
+        "print(len(net.state_dict()), len(net.blocks[1]._forward_pre_hooks),"
+        " net.blocks[0].config.count, net.blocks[0].settings.scale, net(x).shape)\n",
+        tmp_path,
+    )
+    original = run(
+        DEFINITIONS
+        + "net = Net()\nprint(len(net.state_dict()), 1, 2, 0.5, net(torch.randn(3, 4)).shape)\n",
+        tmp_path,
+    )
+    assert answer == original
+
+
+def test_settings_of_the_call_are_kept(tmp_path: Path) -> None:
+    """Grad mode, autocast, default dtype and configuration are those of the call, a closure has its
+    values, and values of tensors are written only if that is asked for.
+    """
+    rows = """
+import torch._dynamo
+torch._dynamo.config.capture_scalar_outputs = True
+def outer(power):
+    def inner(x, index, *rest, **more):
+        return x[index] ** power + sum(rest) + more["bias"]
+    return inner
+with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+    print(reprokit.save(outer(3), [torch.ones(9), torch.tensor([7, 8]), 1, 2.5],
+                        {"bias": True}, values=VALUES))
+"""
+    text = saved(rows.replace("VALUES", "True"), tmp_path)
+    assert "torch._dynamo.config.capture_scalar_outputs = True" in text
+    assert "x[index] ** 3" in text and "torch.tensor([7, 8], dtype=torch.int64)" in text
+    assert "with torch.no_grad(), torch.autocast('cpu', torch.bfloat16):" in text
+    assert "torch.compile(inner)(x, index, 1, 2.5, bias=True)" in text
+    run(text, tmp_path)
+    assert "[7, 8]" not in saved(rows.replace("VALUES", "False"), tmp_path)
+
+
+def test_a_call_without_a_text_is_refused(tmp_path: Path) -> None:
+    rows = """
+try:
+    reprokit.save(lambda x: LOCK.acquire(), [torch.ones(2)])
+except ValueError as problem:
+    print(problem)
+import os
+assert not os.path.exists("reprokit-out")
+"""
+    script = tmp_path / "model.py"
+    script.write_text(DEFINITIONS + rows)
+    said = run(f"exec(compile(open({str(script)!r}).read(), {str(script)!r}, 'exec'))", tmp_path)
+    assert said.startswith("the call cannot be saved: ") and "lock" in said
+
+
+def test_a_class_of_an_installed_package_is_imported(tmp_path: Path) -> None:
+    text = saved(
+        "from transformers import BertConfig, BertModel\n"
+        "config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2,"
+        " intermediate_size=8, vocab_size=9)\n"
+        "print(reprokit.save(BertModel(config).eval(), [torch.ones(1, 4, dtype=torch.int64)]))\n",
+        tmp_path,
+    )
+    assert "from transformers.models.bert.modeling_bert import BertModel\n" in text
+    assert "class Bert" not in text
+    assert "(1, 4, 8)" in run(
+        text.replace("torch.compile(bertmodel)(input_ids)", "print(tuple(bertmodel(input_ids)[0].shape))"),
+        tmp_path,
+    )  # fmt: skip
