@@ -65,7 +65,8 @@ def save(
     The program has the source of the function or module and of what it uses, and imports installed
     packages. A module is made from its class and its attributes; parameters and other tensors are
     random, with the same shapes, strides, dtypes and devices. ``values`` are those of
-    :func:`watch`. Nothing is called, and options of ``torch.compile`` are not in it. ``reprokit capture -- python FILE`` goes on from there.
+    :func:`watch`. Nothing is called. Options of ``torch.compile`` are not in the program.
+    ``reprokit capture -- python FILE`` goes on from there.
 
     Raises:
         ValueError: something that the call needs cannot be written as Python text.
