@@ -16,7 +16,7 @@ import pytest
 from reprokit.core.reported import trace_records
 from reprokit.core.reported.answers import CapturedRun
 from reprokit.host.scrub import read_records, run_issue, run_records
-from reprokit.host.scrub.jail import Jail
+from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.scrub.run_issue import IssueRun, JailedCapture, ScrubResult
 from tests.core.test_trace_records import RUNNABLE, TRACE
 from tests.support.environments import clean_environ
@@ -92,13 +92,18 @@ def test_the_output_of_tlparse_is_read(tmp_path: Path) -> None:
         (lambda p: (p / "x").write_bytes(b"PK\x03\x04" + b"1" * 99), "nothing in x is a record"),
         (lambda p: (p / "x").write_text("{" * 10_000), "nothing in x is a record"),
         (lambda p: (p / "x").write_text(RUNNABLE[:900] + RUNNABLE[-60:]), "nothing in x"),
+        (
+            lambda p: (p / "x").with_suffix(".py").write_text(RUNNABLE.replace("symint(5)", "x()")),
+            "x.py: its load_args has reader.x(); reprokit capture -- python",
+        ),
         (lambda p: (p / "x").write_text('{"event_type": "compilation"}'), "is a dump of Triton"),
     ],
 )
 def test_other_files_get_one_line(make: object, part: str, tmp_path: Path) -> None:
     assert callable(make)
     make(tmp_path)
-    done = reprokit("capture", "x", cwd=tmp_path)
+    (path,) = tmp_path.iterdir()
+    done = reprokit("capture", path.name, cwd=tmp_path)
     assert done.status == 2 and part in done.err and done.err.count("\n") == 1, done.err
 
 
@@ -109,7 +114,7 @@ def test_an_exported_program_is_recognised(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as file:
         file.writestr("readme.txt", "")
     done = reprokit("capture", "model.pt2", cwd=tmp_path)
-    assert done.status == 3 and done.out.startswith("unknown: model.pt2 has a graph and no failure")
+    assert done.status == 3 and done.out.startswith("unknown: model.pt2 has a graph; only")
     (program,) = reprokit("capture", "model.pt2", "--json", cwd=tmp_path).json["programs"]
     assert 'torch.export.load("exported.pt2")' in program["text"]
     assert reprokit("capture", "other.zip", cwd=tmp_path).status == 2
@@ -190,3 +195,64 @@ def test_the_program_of_the_minifier_becomes_a_proved_repro(tmp_path: Path) -> N
     assert done.status == 1, done.err
     assert "the graph of Inductor: fails here" in done.out and "KeyError" in done.out, done.out
     assert "fails in 2 of 2 fresh processes" in " ".join(done.out.split()), done.out
+
+
+GPU_GRAPH = """
+import torch
+from torch import tensor, device
+import torch._inductor.config
+# torch version: 2.13.0+cu128
+
+class Repro(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+
+    def forward(self, arg0_1, arg1_1):
+        sin = torch.ops.aten.sin.default(arg0_1);  arg0_1 = None
+        cos = torch.ops.aten.cos.default(sin)
+        pool = torch.ops.aten.fractional_max_pool2d.default(cos, [KERNEL], [3, 4], arg1_1)
+        return (pool[0], sin)
+
+def load_args(reader):
+    buf0 = reader.storage(None, 1944, device=device(type='cuda', index=0))
+    reader.tensor(buf0, (2, 3, 9, 9), is_leaf=True)  # arg0_1
+    buf1 = reader.storage(None, 48, device=device(type='cuda', index=0))
+    reader.tensor(buf1, (2, 3, 2), is_leaf=True)  # arg1_1
+load_args._version = 0
+mod = Repro()
+if __name__ == '__main__':
+    from torch._dynamo.repro.after_aot import run_repro
+    with torch.no_grad():
+        run_repro(mod, load_args, accuracy=False, command='run', save_dir=None)
+"""
+
+
+@pytest.mark.real
+@pytest.mark.triton
+def test_a_graph_of_a_gpu_is_compiled_for_a_simulated_one(tmp_path: Path) -> None:
+    """A failure of the compiler is proved. A compile that ends says nothing about the GPU."""
+    path = tmp_path / "fx_graph_runnable.py"
+    path.write_text(GPU_GRAPH.replace("KERNEL", "0, 0"))
+    words = ("--gpu", "h100", "--yes", "--budget", "10s")
+    done = reprokit("capture", path, *words, "--json", cwd=tmp_path)
+    assert done.status == 1, done.err
+    assert (done.json["answer"], done.json["torch"]) == ("fails", "2.13.0+cu128")
+    assert "LoweringException: AssertionError: max not supp" in done.json["why"], done.json["why"]
+    assert 0 < len(done.json["repro"].splitlines()) < 16 and "cos" not in done.json["repro"]
+    path.write_text(GPU_GRAPH.replace("KERNEL", "2, 2"))
+    done = reprokit("capture", path, *words, cwd=tmp_path)
+    assert done.status == 3, done.err
+    said = " ".join(done.out.split())
+    assert "cannot tell for a simulated GPU" in said and "where nothing runs" in said
+    done = reprokit("capture", path, "--gpu", "h1", cwd=tmp_path)
+    assert done.status == 2 and "h1" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.real
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "fx_graph_runnable.py"
+    path.write_text(GPU_GRAPH.replace("KERNEL", "0, 0"))
+    done = reprokit("capture", path, "--yes", "--budget", "10s", cwd=tmp_path)
+    assert done.status == 3, done.err
+    assert "missing a GPU: --gpu h100 compiles the graph" in " ".join(done.out.split())

@@ -244,6 +244,7 @@ def capture(
                 output_dir,
                 catalogues,
                 options["budget"],
+                options["gpu"],
                 is_agreed,
                 as_json,
             )
@@ -436,7 +437,7 @@ def _refuse_with_records(ctx: click.Context) -> None:
     """Raise BadInput for an option that has no effect on files that torch wrote."""
     from reprokit.core.shared.errors import BadInput
 
-    used = [name for name in (*_OF_MODELS, *_OF_RUNS) if is_given(ctx, name)]
+    used = [n for n in (*_OF_MODELS, *_OF_RUNS) if n != "gpu" and is_given(ctx, n)]
     if used:
         raise BadInput(
             f"{_spelled(used[0])} cannot be used with files that torch wrote: the program of the"

@@ -53,13 +53,15 @@ def capture_records(
     output_dir: Path | None,
     catalogues: tuple[Path, ...],
     budget_s: float,
+    gpu_words: str | None,
     is_agreed: bool,
     as_json: bool,
 ) -> int:
     """Say what the records show, run their program in a jail with consent, and return the exit
-    code. ``budget_s`` limits the reduction.
+    code. ``budget_s`` limits the reduction. ``gpu_words`` name a simulated GPU.
     """
     from reprokit.host.bisect import torch_environments
+    from reprokit.host.environment import agent_queries, simulated_gpu
     from reprokit.host.run import run_directory
     from reprokit.host.scrub import read_records, run_records
 
@@ -70,7 +72,10 @@ def capture_records(
             f" {shlex.join(map(str, paths))}"
         )
     verdict = run_records.verdict_of(records)
-    programs = run_records.programs_of(records, verdict)
+    gpu = simulated_gpu.parse_gpu_option(gpu_words) if gpu_words is not None else None
+    if gpu is not None:
+        agent_queries.check_simulation(python, gpu)
+    programs = run_records.programs_of(records, verdict, gpu)
     chosen: tuple[IssueProgram, ScrubResult] | None = None
     why_not = _why_not(verdict, programs, is_agreed)
     if not as_json:
@@ -93,7 +98,7 @@ def capture_records(
     result = chosen[1] if chosen is not None else None
     known = _known(result, catalogues)
     if as_json:
-        out.RESULTS.print_json(_document(records, verdict, chosen, why_not, known))
+        out.RESULTS.print_json(_document(records, verdict, programs, chosen, why_not, known))
     else:
         _print_result(verdict, chosen, why_not, known)
     return _exit_code(verdict, result)
@@ -189,7 +194,7 @@ def _print_result(
     why_not: str,
     known: Sequence[KnownMatch],
 ) -> None:
-    from reprokit.host.scrub import run_records
+    from reprokit.host.scrub import jail, run_records
 
     if chosen is None:
         for text in verdict.missing[:2]:
@@ -197,7 +202,10 @@ def _print_result(
         _row("no repro", why_not, 2)
         return
     issue, result = chosen
-    _row("program", f"{issue.title}: {run_records.in_words(result, verdict)}", 2)
+    is_simulated = issue.gpu is not None
+    _row("program", f"{issue.title}: {run_records.in_words(result, verdict, is_simulated)}", 2)
+    if issue.names_gpu and not is_simulated and not jail.has_gpu():
+        _row("missing", "a GPU: --gpu h100 compiles the graph for a simulated one")
     failure = result.failure
     opened = failure.opened if failure is not None else None
     if failure is None or opened is None or not opened.repro:
@@ -221,6 +229,7 @@ def _print_result(
 def _document(
     records: Records,
     verdict: RecordedVerdict,
+    programs: Sequence[IssueProgram],
     chosen: tuple[IssueProgram, ScrubResult] | None,
     why_not: str,
     known: Sequence[KnownMatch],
@@ -230,7 +239,6 @@ def _document(
 
     failure = chosen[1].failure if chosen is not None else None
     opened = failure.opened if failure is not None else None
-    programs = run_records.programs_of(records, verdict)
     return {
         "schema": 1,
         "from_record": True,

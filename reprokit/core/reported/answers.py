@@ -43,6 +43,8 @@ class CapturedRun:
     """How many times code was compiled again."""
     lacks_gpu: bool = False
     """The program names a GPU, and the machine has none."""
+    is_simulated: bool = False
+    """It was compiled for a simulated GPU, where nothing runs."""
     reason: str = ""
     """Why a run has no answer."""
 
@@ -73,6 +75,10 @@ def answer_of_run(
         return _of_missing_error(reported, run, run_like)
     if kind_named(run.kind).is_failure:
         return _of_failure(reported, run)
+    if run.is_simulated:
+        return ReportAnswer(
+            CANNOT_TELL, "it compiles for a simulated GPU, where nothing runs: a GPU may show it"
+        )
     if run.lacks_gpu:
         return ReportAnswer(
             CANNOT_TELL,

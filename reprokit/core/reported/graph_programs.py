@@ -16,10 +16,10 @@ from typing import Any
 from reprokit.core.reported.graph_inputs import input_of
 from reprokit.core.reported.made_programs import (
     Cleaner,
+    GraphCall,
     MadeProgram,
     are_numbers,
     parsed,
-    program_text,
     settings_of,
 )
 from reprokit.core.reported.repro_programs import NotConverted, program_of_repro
@@ -47,9 +47,8 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
     backend = backend_of(row)
     grad = None if row.trains == row.infers else row.trains
     for text in reversed(row.graphs if backend in ("", *BACKENDS) else ()):
-        program = program_of_dynamo_graph(text, row.tensors, settings, grad, backend)
-        if program:
-            found.append(MadeProgram(program, "the graph of Dynamo"))
+        made = program_of_dynamo_graph(text, row.tensors, settings, grad, backend)
+        found += [made] if made is not None else []
     if row.call:
         found.append(MadeProgram(row.call, CALL))
     for text in reversed(row.runnables):
@@ -76,8 +75,8 @@ def program_of_dynamo_graph(
     settings: Sequence[str] = (),
     trains: bool | None = None,
     backend: str = "",
-) -> str:
-    """Return the program of a graph as ``GraphModule.print_readable`` prints it; empty where there
+) -> MadeProgram | None:
+    """Return the program of a graph as ``GraphModule.print_readable`` prints it; None where there
     is doubt.
 
     ``tensors`` are the descriptions of the inputs by their sources. A size that is a symbol gets
@@ -87,28 +86,35 @@ def program_of_dynamo_graph(
     tree = parsed(text)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     if len(classes) != 1:
-        return ""
+        return None
     forward = _method(classes[0], "forward")
     if forward is None or forward.args.vararg or forward.args.kwarg:
-        return ""
+        return None
     described = {re.sub(r"[^a-zA-Z0-9]+", "_", source): facts for source, facts in tensors.items()}
     symbols = _symbols(forward, described)
     inputs = []
     for argument in forward.args.args[1:]:
         made = _input_text(argument, described, symbols)
         if not made:
-            return ""
+            return None
         inputs.append(made)
     _give_submodules(classes[0])
     if _undefined_attributes(classes[0]):
-        return ""
+        return None
     cleaned = ast.unparse(ast.fix_missing_locations(Cleaner().visit(tree)))
-    words = ["dynamic=True"] * bool(symbols)
-    words += [f"backend={backend!r}"] * (backend in BACKENDS[1:])
-    call = f"torch.compile({', '.join([f'{classes[0].name}()', *words])})(*inputs)"
+    words: dict[str, Any] = {"dynamic": True} if symbols else {}
+    words |= {"backend": backend} if backend in BACKENDS[1:] else {}
     needs_grad = any("requires_grad" in one for one in inputs)
-    has_grad = trains is not False or not needs_grad
-    return program_text(cleaned, settings, inputs, call, bool(trains) and needs_grad, has_grad)
+    call = GraphCall(
+        cleaned,
+        classes[0].name,
+        inputs,
+        words,
+        trains=bool(trains) and needs_grad,
+        has_grad=trains is not False or not needs_grad,
+        settings=settings,
+    )
+    return MadeProgram(call.program(), "the graph of Dynamo", factory=call.factory())
 
 
 def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

@@ -26,7 +26,7 @@ that hides the failure.
 
 @dataclass(frozen=True)
 class MadeProgram:
-    """A program that compiles one graph."""
+    """A program that compiles one graph or call."""
 
     text: str
     made_from: str
@@ -35,49 +35,86 @@ class MadeProgram:
     """It was written because compiled results differ from those of eager."""
     torch: str = ""
     """The version of torch that wrote it; empty if that is not known."""
+    factory: str = ""
+    """The same as a module with a factory ``make``, which ``--gpu`` needs; empty without one."""
 
 
-def program_text(
-    graph: str,
-    settings: Sequence[str],
-    inputs: Sequence[str],
-    call: str,
-    trains: bool,
-    has_grad: bool = True,
-    setup: Sequence[str] = (),
-    variables: Sequence[str] = (),
-) -> str:
-    """Return a program that compiles a graph, which is the text of a class.
+@dataclass(frozen=True)
+class GraphCall:
+    """A call of a compiled graph."""
 
-    ``settings``, ``setup`` and ``variables`` are lines: of the configuration, of what the
-    ``inputs`` share, and of the environment. ``call`` calls the compiled graph; the program also
-    calls backward if it ``trains``, and needs no gradients without ``has_grad``.
-    """
-    names = {node.id for node in ast.walk(parsed(graph)) if isinstance(node, ast.Name)}
-    rows = ["import os", "", *variables, ""] if variables else []
-    rows.append("import torch")
-    maths = [name for name in ("inf", "nan") if name in names]
-    rows += [f"from math import {', '.join(maths)}"] if maths else []
-    from_torch = [name for name in ("device", "tensor") if name in names]
-    rows += [f"from torch import {', '.join(from_torch)}"] if from_torch else []
-    rows += ["from torch.nn import *"] if _uses_modules(graph) else []
-    modules = dict.fromkeys(row.partition(".config.")[0] + ".config" for row in settings)
-    rows += [f"import {module}" for module in modules if module != "torch._functorch.config"]
-    rows += ["import torch._functorch.config"] * ("torch._functorch.config" in modules)
-    rows += ["", *settings] if settings else []
-    rows += ["", graph, "", *setup, "inputs = [", *(f"    {one}," for one in inputs), "]"]
-    if trains:
-        rows += [
-            f"outputs = {call}",
-            "losses = [one.sum() for one in outputs if torch.is_tensor(one) and one.requires_grad]",
-            "if losses:",
-            "    sum(losses).backward()",
+    graph: str
+    """The text of its class."""
+    name: str
+    """The name of the class."""
+    inputs: Sequence[str]
+    """Expressions."""
+    words: Mapping[str, Any]
+    """Arguments of ``torch.compile``."""
+    trains: bool
+    """It calls backward too."""
+    has_grad: bool = True
+    """It needs gradients."""
+    settings: Sequence[str] = ()
+    """Lines that change the configuration."""
+    variables: Sequence[str] = ()
+    """Lines that change the environment."""
+    setup: Sequence[str] = ()
+    """Lines that make what several inputs share."""
+    is_autocast: bool = False
+
+    def program(self) -> str:
+        """Return the program."""
+        words = "".join(f", {name}={value!r}" for name, value in self.words.items())
+        call = f"torch.compile({self.name}(){words})"
+        if self.is_autocast:  # as run_repro does, also for a graph of the CPU
+            call = f'torch.amp.autocast("cuda")({call})'
+        rows = [*self._definitions(), *self.setup, *self._inputs()]
+        if self.trains:
+            rows += [
+                f"outputs = {call}(*inputs)",
+                "losses = [one.sum() for one in outputs"
+                " if torch.is_tensor(one) and one.requires_grad]",
+                "if losses:",
+                "    sum(losses).backward()",
+            ]
+        elif self.has_grad:
+            rows.append(f"{call}(*inputs)")
+        else:
+            rows += ["with torch.no_grad():", f"    {call}(*inputs)"]
+        return "\n".join(rows) + "\n"
+
+    def factory(self) -> str:
+        """Return the module with the factory."""
+        inner = [
+            *self.setup,
+            *self._inputs(),
+            "return {",
+            f'    "model": {self.name}(),',
+            '    "calls": [(inputs, {})],',
+            f'    "compile": {dict(self.words)!r},',
+            f'    "train": {self.trains},',
+            "}",
         ]
-    elif has_grad:
-        rows.append(call)
-    else:
-        rows += ["with torch.no_grad():", f"    {call}"]
-    return "\n".join(rows) + "\n"
+        rows = [*self._definitions(), "", "def make():", *(f"    {row}" for row in inner)]
+        return "\n".join(rows) + "\n"
+
+    def _inputs(self) -> list[str]:
+        return ["inputs = [", *(f"    {one}," for one in self.inputs), "]"]
+
+    def _definitions(self) -> list[str]:
+        names = {node.id for node in ast.walk(parsed(self.graph)) if isinstance(node, ast.Name)}
+        rows = ["import os", "", *self.variables, ""] if self.variables else []
+        rows.append("import torch")
+        maths = [name for name in ("inf", "nan") if name in names]
+        rows += [f"from math import {', '.join(maths)}"] if maths else []
+        from_torch = [name for name in ("device", "tensor") if name in names]
+        rows += [f"from torch import {', '.join(from_torch)}"] if from_torch else []
+        rows += ["from torch.nn import *"] if _uses_modules(self.graph) else []
+        modules = dict.fromkeys(row.partition(".config.")[0] + ".config" for row in self.settings)
+        rows += [f"import {module}" for module in modules]
+        rows += ["", *self.settings] if self.settings else []
+        return [*rows, "", self.graph, ""]
 
 
 def _uses_modules(graph: str) -> bool:

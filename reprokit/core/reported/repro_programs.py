@@ -15,10 +15,10 @@ from typing import Any
 from reprokit.core.reported.made_programs import (
     MAX_CHARS,
     Cleaner,
+    GraphCall,
     MadeProgram,
     literal,
     parsed,
-    program_text,
     settings_of,
 )
 from reprokit.core.shared.source.tensors import contiguous_strides, size_text, tensor_text
@@ -66,21 +66,32 @@ def program_of_repro(text: str) -> MadeProgram:
     if is_aten:
         inputs = [re.sub(r", requires_grad=True|\.requires_grad_\(\)", "", one) for one in inputs]
     backend = given.get("backend")
-    words = [f"backend={backend!r}"] if isinstance(backend, str) and backend != "inductor" else []
-    words += ["dynamic=True"] * any(_BITS.fullmatch(one) for one in inputs)
+    words: dict[str, Any] = {}
+    if isinstance(backend, str) and backend != "inductor":
+        words["backend"] = backend
+    if any(_BITS.fullmatch(one) for one in inputs):
+        words["dynamic"] = True
     module = ast.Module([modules[0]], [])
-    cleaned = ast.unparse(ast.fix_missing_locations(Cleaner().visit(module)))
-    call = f"torch.compile({', '.join(['Repro()', *words])})(*inputs)"
-    is_training = not is_aten and any("requires_grad" in one for one in inputs)
-    if given.get("autocast") is True:  # as run_repro does, also for a graph of the CPU
-        call = f'torch.amp.autocast("cuda")({call.removesuffix("(*inputs)")})(*inputs)'
-    program = program_text(
-        cleaned, settings_of(tree), inputs, call, is_training, not is_aten, setup, _variables(tree)
+    call = GraphCall(
+        ast.unparse(ast.fix_missing_locations(Cleaner().visit(module))),
+        "Repro",
+        inputs,
+        words,
+        trains=not is_aten and any("requires_grad" in one for one in inputs),
+        has_grad=not is_aten,
+        settings=settings_of(tree),
+        variables=_variables(tree),
+        setup=setup,
+        is_autocast=given.get("autocast") is True,
     )
-    name = "the graph of Inductor" if is_aten else "the graph of Dynamo that the minifier wrote"
     version = _VERSION.search(text[:MAX_CHARS])
-    checks_accuracy = given.get("accuracy") not in (None, False, "")
-    return MadeProgram(program, name, checks_accuracy, version[1] if version else "")
+    return MadeProgram(
+        call.program(),
+        "the graph of Inductor" if is_aten else "the graph of Dynamo that the minifier wrote",
+        given.get("accuracy") not in (None, False, ""),
+        version[1] if version else "",
+        "" if call.is_autocast else call.factory(),
+    )
 
 
 def _variables(tree: ast.Module) -> list[str]:

@@ -50,7 +50,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
         r"(?:CPU|processor) (?:does not|doesn't) support|requires? (?:AVX|AMX|VNNI|SVE|avx|amx)",
     ),
     "it needs the other ranks of a distributed program: {what}": (
-        r"environment variable \w+ expected, but not set",
+        r"environment variable \w+ expected, but not set|Could not resolve the process group",
         r"Default process group has not been initialized",
     ),
 }

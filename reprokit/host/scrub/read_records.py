@@ -59,6 +59,8 @@ class Records:
     flight_records: list[Path] = field(default_factory=list)
     """Dumps of a flight recorder, which ``reprokit merge`` reads."""
     skipped: list[str] = field(default_factory=list)
+    not_converted: str = ""
+    """A program for ``run_repro`` that could not be used, and why."""
 
 
 def may_be_records(path: Path) -> bool:
@@ -105,8 +107,8 @@ def read_records(paths: Sequence[Path]) -> Records:
             found.skipped.append(f"{path.name}: {problem}")
     if not (found.runs or found.programs or found.exported or found.flight_records):
         names = ", ".join(map(str, paths))
-        if len(found.skipped) == 1:
-            raise BadInput(f"cannot use {found.skipped[0]}")
+        if found.not_converted:
+            raise BadInput(f"cannot use {found.not_converted}")
         why = f" ({found.skipped[0]})" if found.skipped else ""
         if triton:
             raise BadInput(
@@ -166,7 +168,8 @@ def _add_program(found: Records, path: Path) -> None:
         program = repro_programs.program_of_repro(text)
     except (repro_programs.NotConverted, RecursionError) as problem:
         command = shlex.join(["reprokit", "capture", "--", "python", str(path)])
-        raise ValueError(f"{problem}; {command} runs it as it is") from problem
+        found.not_converted = f"{path.name}: {problem}; {command} runs it as it is"
+        raise ValueError(str(problem)) from problem
     if len(found.programs) < MAX_PROGRAMS and program not in found.programs:
         found.programs.append(program)
         found.sources.append(path.name)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reprokit.core.records import bounded_json
 from reprokit.core.records.finding import identity_of_title
@@ -30,7 +31,7 @@ from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.system import files, host_log
 from reprokit.host.system.child_commands import CommandFailed, own_command, run_for_output
 
-PROGRAM_FILE, CELL_FILE = "program.py", "cell.py"
+PROGRAM_FILE, CELL_FILE, GPU_FILE = "program.py", "cell.py", "gpu.json"
 CELL = f"""\
 # Run {PROGRAM_FILE} as a notebook runs a cell: __main__ has no file, linecache has the source.
 import linecache
@@ -74,6 +75,8 @@ class IssueProgram:
     reported: ReportedFailure
     files: tuple[tuple[str, Path], ...] = ()
     """Files that the program reads: the name of each in its folder, and where it is."""
+    gpu: Mapping[str, Any] | None = None
+    """The simulated GPU for which it is compiled; the program then has a factory ``make``."""
 
     @property
     def names_gpu(self) -> bool:
@@ -152,6 +155,8 @@ def run_programs(
         files.write_atomically(own / PROGRAM_FILE, issue.program.text)
         if issue.is_cell:
             files.write_atomically(own / CELL_FILE, CELL)
+        if issue.gpu is not None:
+            files.write_json(own / GPU_FILE, issue.gpu)
         for name, path in issue.files:
             shutil.copyfile(path, own / name)
         results.append((issue, _IssueRunner(issue, jail, own, say, budget_s).run_all(pythons)))
@@ -218,7 +223,10 @@ class _IssueRunner:
         words = ["capture", "--json", "--stall", str(STALL_S), "--timeout", str(TIMEOUT_S)]
         words += ["--budget", str(self.budget_s), "--output-dir", str(self.folder / name)]
         words += ["--fail-on", "graph-break"] if self.issue.reported.kind == "graph-break" else []
-        words += ["--compare", "--", python, file, *self.issue.command.arguments]
+        if self.issue.gpu is not None:
+            words += ["--python", python, "--gpu", GPU_FILE, f"{file}:make"]
+        else:
+            words += ["--compare", "--", python, file, *self.issue.command.arguments]
         try:
             return self._read_capture(self._run_reprokit(words, python))
         except CommandFailed as problem:
@@ -244,7 +252,8 @@ class _IssueRunner:
             is_compared=bool((captured["comparison"] or {}).get("leaves")),
             asserts=issue_programs.asserts_something(self.issue.program.text),
             recompiles=self._recompiles(str(captured["run_dir"])),
-            lacks_gpu=self.issue.names_gpu and not has_gpu(),
+            lacks_gpu=self.issue.names_gpu and self.issue.gpu is None and not has_gpu(),
+            is_simulated=self.issue.gpu is not None,
             reason=str(verdict["reason"])[:MAX_CHARS],
         )
         pack = captured["pack"]

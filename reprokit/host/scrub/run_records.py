@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.records.finding import identity_of_title
@@ -33,8 +34,13 @@ def verdict_of(records: Records) -> RecordedVerdict:
     )
 
 
-def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram]:
-    """Return the programs that may show the failure, the one with public functions first."""
+def programs_of(
+    records: Records, verdict: RecordedVerdict, gpu: Mapping[str, Any] | None = None
+) -> list[IssueProgram]:
+    """Return the programs that may show the failure, the one with public functions first.
+
+    With ``gpu`` they are compiled for that simulated GPU, on which nothing runs.
+    """
     found: list[MadeProgram] = []
     if verdict.failed is not None and verdict.kind != "recompile-limit":
         found += graph_programs.programs_of_compile(verdict.failed)
@@ -49,15 +55,17 @@ def programs_of(records: Records, verdict: RecordedVerdict) -> list[IssueProgram
     rows = [
         IssueProgram(
             program.made_from,
-            FoundProgram(program.text, ()),
+            FoundProgram(program.factory if gpu is not None else program.text, ()),
             ReportedCommand({}),
             replace(verdict.reported, kind="wrong-result")
             if program.checks_accuracy
             else verdict.reported,
+            gpu=gpu,
         )
         for program in found
+        if gpu is None or program.factory
     ]
-    if records.exported is not None:
+    if records.exported is not None and gpu is None:
         rows.append(
             IssueProgram(
                 "the exported program",
@@ -105,9 +113,10 @@ def answer_of(result: ScrubResult, verdict: RecordedVerdict) -> str:
     return answers.PASSES if ends and not verdict.is_failure else run.answer
 
 
-def in_words(result: ScrubResult, verdict: RecordedVerdict) -> str:
+def in_words(result: ScrubResult, verdict: RecordedVerdict, is_simulated: bool = False) -> str:
     """Return what the first torch did with the program, beside the record."""
     run, answer = result.runs[0], answer_of(result, verdict)
+    gpu = " for a simulated GPU" if is_simulated else ""
     if answer == answers.PASSES:
         return f"runs to its end here with torch {run.torch}, with random inputs"
     what = {
@@ -115,7 +124,7 @@ def in_words(result: ScrubResult, verdict: RecordedVerdict) -> str:
         answers.DIFFERENT: "fails here in a different way",
     }.get(answer, "cannot tell")
     why = why_of(result).replace("it fails, but not as the record shows: ", "")
-    return f"{what} with torch {run.torch}: {why}"
+    return f"{what}{gpu} with torch {run.torch}: {why}"
 
 
 def why_of(result: ScrubResult) -> str:
