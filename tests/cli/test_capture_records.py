@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -171,7 +172,11 @@ def test_a_trace_becomes_a_proved_repro(tmp_path: Path) -> None:
     assert done.status == 1, done.err
     document = done.json
     assert document["answer"] == "fails" and "KeyError: 'buf#'" in document["why"]
-    assert Path(document["pack"]).exists()
+    with tarfile.open(document["pack"]) as pack:
+        page = pack.extractfile("compiles.html")
+        report = pack.extractfile("report.html")
+        assert page is not None and "KeyError" in page.read().decode()
+        assert report is not None and 'href="compiles.html"' in report.read().decode()
     (tmp_path / "repro.py").write_text(document["repro"])
     assert str(tmp_path / "trace") not in document["repro"] and "prims" not in document["repro"]
     again = subprocess.run(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.cli.shared import out
 from reprokit.core.reported import trace_records
-from reprokit.core.reported.trace_records import CompileRecord, RunRecord
+from reprokit.core.reported.trace_records import RunRecord
 from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def print_parts(runs: dict[str, RunRecord], parts: Sequence[str]) -> None:
     count = 0
     for name, run in runs.items():
         for row in run.compiles.values():
-            texts = [(part, text) for part in parts for text in texts_of(row, part)]
+            texts = [(part, text) for part in parts for text in row.texts(part)]
             if not texts:
                 continue
             count += 1
@@ -62,20 +62,6 @@ def print_parts(runs: dict[str, RunRecord], parts: Sequence[str]) -> None:
         out.RESULTS.print_line(f"the trace has no {kinds}")
 
 
-def texts_of(row: CompileRecord, part: str) -> Iterator[str]:
-    """Yield the texts of one part of a compile."""
-    if part == "graphs":
-        yield from row.graphs
-    elif part == "guards":
-        yield from row.guards
-    elif part == "recompiles":
-        yield from (f"not {guard}" for guard in row.recompiled_because)
-    elif part == "breaks":
-        yield from (f"{one.place}: {one.reason}" for one in row.breaks)
-    else:
-        yield from row.kernels
-
-
 def to_json(runs: dict[str, RunRecord], parts: Sequence[str]) -> list[dict[str, Any]]:
     """Return one object for each compile."""
     return [
@@ -86,7 +72,7 @@ def to_json(runs: dict[str, RunRecord], parts: Sequence[str]) -> list[dict[str, 
             "place": row.place,
             "error": row.error,
             "seconds": row.seconds,
-            "parts": {part: list(texts_of(row, part)) for part in parts},
+            "parts": {part: row.texts(part) for part in parts},
         }
         for name, run in runs.items()
         for row in run.compiles.values()

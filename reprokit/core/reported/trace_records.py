@@ -29,6 +29,7 @@ _WANTED = frozenset(
     " reprokit_error".split()
 )
 """Records whose payload is read."""
+_TIME = "_cumulative_compile_time_us"
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
 _VERSION_OF_PROGRAM = re.compile(r"^# torch version: ([\w.+]{1,80})$", re.MULTILINE)
@@ -88,6 +89,8 @@ class CompileRecord:
     users_place: str = ""
     """``FILE:LINE`` of the user that the exception names."""
     seconds: float | None = None
+    times: dict[str, float] = field(default_factory=dict)
+    """Part of the compiler -> seconds: ``dynamo``, ``aot_autograd``, ``inductor`` and others."""
     graphs: list[str] = field(default_factory=list)
     """The graphs of Dynamo, as Python text, of the last attempt."""
     runnables: list[str] = field(default_factory=list)
@@ -113,6 +116,16 @@ class CompileRecord:
     """AOTAutograd made a graph for forward alone, as under ``torch.no_grad``."""
     has_ended: bool = False
     attempt: int = 0
+
+    def texts(self, part: str) -> list[str]:
+        """Return the texts of a part of it: ``graphs``, ``guards``, ``recompiles``, ``breaks`` or
+        ``kernels``.
+        """
+        if part == "recompiles":
+            return [f"not {guard}" for guard in self.recompiled_because]
+        if part == "breaks":
+            return [f"{one.place}: {one.reason}" for one in self.breaks]
+        return {"graphs": self.graphs, "guards": self.guards, "kernels": self.kernels}[part]
 
     @property
     def is_failure(self) -> bool:
@@ -333,6 +346,10 @@ def _take_metrics(row: CompileRecord, metrics: dict[str, Any]) -> None:
         row.place = f"{metrics['co_filename']}:{metrics.get('co_firstlineno')}"
     if isinstance(seconds := metrics.get("entire_frame_compile_time_s"), (int, float)):
         row.seconds = float(seconds)
+    for name, value in metrics.items():
+        part = name.removesuffix(_TIME)
+        if part != name and isinstance(value, int) and value > 0:
+            row.times[part[:40]] = row.times.get(part[:40], 0.0) + value / 1e6
     row.settings = _settings_of(metrics.get("dynamo_config"))
     if metrics.get("fail_type"):
         row.error = str(metrics["fail_type"]).rpartition(".")[2]

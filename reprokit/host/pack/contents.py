@@ -27,7 +27,7 @@ from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack import issue_text, reopen, shown_program, writer
 from reprokit.host.report import report_data, report_head, users_line
 from reprokit.host.report.exports import speedscope, trace_events
-from reprokit.host.report.page import html_report
+from reprokit.host.report.page import compile_pages, html_report
 from reprokit.host.report.report_model import ReportedDecision, ReportHead, ReportModel
 from reprokit.host.request.command_line import capture_command
 from reprokit.host.request.run_request import Request
@@ -105,6 +105,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     if has_failed and capture.verdict.responsible != "reprokit":
         paths.decision = _add_issue(facts, draft, missing) or paths.decision
     exports = _add_exports(capture, draft, missing, run.path, redactor)
+    _add_compile_pages(draft, missing)
     try:
         head = _report_head(capture, facts, paths.decision, steps, redactor)
         report = report_data.make_report_data(
@@ -119,7 +120,8 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         # the head is redacted already, and a proved program must not change
         model = {**redactor.redact_value(report), "head": head}
         draft.add_json(run_names.REPORT_DATA_FILE, model)
-        page = html_report.render_html_report(cast(ReportModel, model), exports)
+        compiles = run_names.COMPILES_FILE if run_names.COMPILES_FILE in draft.files else ""
+        page = html_report.render_html_report(cast(ReportModel, model), exports, compiles)
         draft.add_text(run_names.REPORT_FILE, page)
     except Exception as problem:
         missing.append(Missing(run_names.REPORT_FILE, f"it could not be made: {problem!r}"))
@@ -180,6 +182,20 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
         missing.append(Missing("pack", text))
     paths.trimmed, paths.hidden = draft.trimmed, draft.hidden
     return paths
+
+
+def _add_compile_pages(draft: writer.PackDraft, missing: list[Missing]) -> None:
+    """Add the page with what the traces, which are redacted, say about each compile."""
+    traces = {
+        name.removeprefix("trace/"): data
+        for name, data in sorted(draft.files.items())
+        if name.startswith("trace/")
+    }
+    try:
+        if page := compile_pages.render_compile_pages(traces):
+            draft.add_text(run_names.COMPILES_FILE, page)
+    except Exception as problem:  # a trace may have any content
+        missing.append(Missing(run_names.COMPILES_FILE, f"it could not be made: {problem!r}"))
 
 
 def _report_head(

@@ -35,6 +35,7 @@ EVIDENCE = (
     "escalate/",
     run_names.SAMPLES_FILE,
     "report.",
+    run_names.COMPILES_FILE,
     run_names.SPEEDSCOPE_FILE,
     run_names.TRACE_EVENTS_FILE,
 )

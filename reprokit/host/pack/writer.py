@@ -60,6 +60,10 @@ FILE_DESCRIPTIONS = (
     ),
     (run_names.REPORT_DATA_FILE, "the data of the report; reprokit show prints it"),
     (
+        run_names.COMPILES_FILE,
+        "each compile: its graph with your lines, guards, recompiles, graph breaks, generated code",
+    ),
+    (
         run_names.SPEEDSCOPE_FILE,
         "the sampled stacks, for https://www.speedscope.app, which works without a network too",
     ),
@@ -190,9 +194,9 @@ text.
 def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BYTES) -> bytes:
     """Return the tarball, trimmed in a fixed order until it has at most ``max_bytes``.
 
-    The order: chromium events of the traces, whole traces, the copies of the timeline and of the
-    stacks for other viewers, samples, journals and logs to 200 kB
-    each, all graphs but the last ten, all graphs, kernels, all stacks but the last round, and then
+    The order: chromium events of the traces, whole traces, the page of the compiles, the copies of
+    the timeline and of the stacks for other viewers, samples, journals and logs to 200 kB each, all
+    graphs but the last ten, all graphs, kernels, all stacks but the last round, and then
     whole folders. A program may write any number of files there, and no command reads a pack with
     too many files.
     """
@@ -201,6 +205,7 @@ def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BY
     steps: list[Callable[[PackDraft], str]] = [
         _drop_chromium,
         _drop("trace/"),
+        _drop(run_names.COMPILES_FILE),
         _drop(run_names.TRACE_EVENTS_FILE),
         _drop(run_names.SPEEDSCOPE_FILE),
         _drop(run_names.SAMPLES_FILE),

@@ -15,10 +15,13 @@ KIND_WORDS = {"oom": "Out of memory", "cudagraph-skip": "CUDA graphs skipped"}
 """The kinds whose names are not words."""
 
 
-def render_html_report(model: ReportModel, exports: tuple[tuple[str, str], ...] = ()) -> str:
+def render_html_report(
+    model: ReportModel, exports: tuple[tuple[str, str], ...] = (), compiles: str = ""
+) -> str:
     """Return a self-contained HTML page, with all text escaped; its only script is reprokit's.
 
     ``exports`` are the other files of the pack with the same data: the name, and what opens it.
+    ``compiles`` is the file of the page of the compiles, if there is one.
     """
     url = model["head"]["decision"]["url"]
     sections = _sections(model)
@@ -34,6 +37,7 @@ def render_html_report(model: ReportModel, exports: tuple[tuple[str, str], ...] 
         sections=sections,
         names={name: words for name, words, _ in sections},
         exports=exports,
+        compiles=compiles,
         timeline=svg.timeline_shapes(model["timeline"]),
         flame=svg.flame_shapes(model["flame"]),
         growth=svg.growth_shapes(model["growth"]),
