@@ -28,7 +28,7 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class ShownCompile:
+class CompileSection:
     """One compile, as the page shows it."""
 
     anchor: str
@@ -69,15 +69,15 @@ def render_compile_pages(traces: Mapping[str, bytes]) -> str:
     )
 
 
-def _shown(runs: Mapping[str, RunRecord]) -> list[ShownCompile]:
+def _shown(runs: Mapping[str, RunRecord]) -> list[CompileSection]:
     """Return the compiles in the order of the run. Those that failed get their room first."""
     rows = [(name, row) for name, run in runs.items() for row in run.compiles.values()]
     by_room = sorted(rows, key=lambda one: (not one[1].error, one[1].has_ended))[:MAX_COMPILES]
-    chosen: dict[int, ShownCompile] = {}
+    chosen: dict[int, CompileSection] = {}
     room, names = MAX_CHARS, list(runs)
     for name, row in by_room:
         process = name if len(runs) > 1 else ""
-        shown = ShownCompile(f"c{names.index(name)}-{row.cid.replace('/', '-')}", process, row)
+        shown = CompileSection(f"c{names.index(name)}-{row.cid.replace('/', '-')}", process, row)
         for part, heading in PARTS:
             texts = [cuts.cut_head(text, MAX_TEXT_CHARS) for text in row.texts(part)]
             size = sum(map(len, texts))
