@@ -188,7 +188,8 @@ compiled(torch.ones(5), torch.tensor([1, 9]))
 @pytest.mark.real
 def test_a_recompile_limit_is_written(tmp_path: Path) -> None:
     """Without fullgraph=True, torch only warns and the program goes on."""
-    text = """
+    script = tmp_path / "train.py"
+    script.write_text("""
 import reprokit, torch
 reprokit.watch(on_failure="record")
 @torch.compile(backend="eager")
@@ -196,12 +197,16 @@ def scale(x, name):
     return x * len(name)
 for count in range(12):
     scale(torch.ones(3), "a" * count)
-"""
+""")
+    text = f"import runpy; runpy.run_path({str(script)!r})"
     assert run(text, tmp_path).stderr.count("reprokit: a compile failed") == 1
     (path,) = (tmp_path / "reprokit-out").iterdir()
     record = reprokit("capture", path, cwd=tmp_path)
     assert record.out.startswith("recompile-limit: compile 0/8 of scale was refused after 8 comp")
-    assert "reprokit capture on the program" in " ".join(record.out.split())
+    document = reprokit("capture", path, "--yes", "--json", "--budget", "20s", cwd=tmp_path).json
+    assert document["answer"] == "fails" and document["why"].startswith("recompile-limit"), document
+    assert document["programs"][0]["source"] == "the calls that were compiled again"
+    assert 0 < len(document["repro"].splitlines()) < 20, document["repro"]
 
 
 def test_a_wrong_word_is_refused() -> None:

@@ -98,7 +98,8 @@ class FailureHandler(logging.Handler):
         if error and key in self._kept:
             metrics = metadata["compilation_metrics"]
             reason = str(metrics.get("fail_reason") or "").split("\n", 1)[0]
-            place = f"{metrics.get('co_filename')}:{metrics.get('co_firstlineno')}"
+            code = frame.f_locals.get("code") if frame is not None else None
+            place = f"{getattr(code, 'co_filename', '')}:{getattr(code, 'co_firstlineno', '')}"
             self._kept.move_to_end(key)  # the compile that failed is the last one
             if self._is_new((error, reason, place)):
                 self._kept[key].append(_compiled_call(frame, key, self._has_values))

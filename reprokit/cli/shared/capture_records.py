@@ -107,6 +107,8 @@ def capture_records(
 def _why_not(verdict: RecordedVerdict, programs: Sequence[IssueProgram], is_agreed: bool) -> str:
     """Return why no program runs; empty if one does."""
     if not programs:
+        if verdict.kind == "recompile-limit" and not verdict.missing:
+            return "the record does not show all calls; run reprokit capture on the program"
         if verdict.is_failure:
             return "the record has no graph of the failure"
         return "the record has no graph"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from reprokit.core.reported import recompile_programs
 from reprokit.core.reported.graph_inputs import input_of
 from reprokit.core.reported.made_programs import (
     Cleaner,
@@ -23,7 +24,7 @@ from reprokit.core.reported.made_programs import (
     settings_of,
 )
 from reprokit.core.reported.repro_programs import NotConverted, program_of_repro
-from reprokit.core.reported.trace_records import CompileRecord, backend_of
+from reprokit.core.reported.trace_records import CompileRecord, RunRecord, backend_of
 from reprokit.core.shared.source.tensors import tensor_text
 
 BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
@@ -55,6 +56,16 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
         with contextlib.suppress(NotConverted, RecursionError):
             found.append(program_of_repro(text))
     return found
+
+
+def programs_of_limit(row: CompileRecord, run: RunRecord) -> list[MadeProgram]:
+    """Return the program of the calls that were compiled until the limit refused ``row``."""
+    frame = row.cid.partition("/")[0]
+    same = [one for one in run.compiles.values() if one.cid.partition("/")[0] == frame]
+    same.sort(key=lambda one: int(one.cid.partition("/")[2] or 0))
+    guards = [one.recompiled_because[0] for one in same if one.recompiled_because]
+    text = recompile_programs.program_of_recompiles(row.call, guards) if row.call else ""
+    return [MadeProgram(text, "the calls that were compiled again")] if text else []
 
 
 def programs_of_compiles(rows: Sequence[CompileRecord]) -> list[MadeProgram]:

@@ -97,7 +97,7 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
             " capture on the program"
         )
         limit = ReportedFailure("recompile-limit", torch=run.torch)
-        return "recompile-limit", reason, limit, (program,)
+        return "recompile-limit", reason, limit, (() if row.call else (program,))
     error, message = raised_by(row)
     first = " ".join(message.split("\n", 1)[0].split())[:MAX_MESSAGE_CHARS]
     no_call = (row.why_no_call,) if row.why_no_call else ()

@@ -42,8 +42,12 @@ def programs_of(
     With ``gpu`` they are compiled for that simulated GPU, on which nothing runs.
     """
     found: list[MadeProgram] = []
-    if verdict.failed is not None and verdict.kind != "recompile-limit":
-        found += graph_programs.programs_of_compile(verdict.failed)
+    failed = verdict.failed
+    if failed is not None and verdict.kind == "recompile-limit":
+        runs = (run for run in records.runs if run.failed is failed)
+        found += [one for run in runs for one in graph_programs.programs_of_limit(failed, run)]
+    elif failed is not None:
+        found += graph_programs.programs_of_compile(failed)
     elif verdict.has_compiled:  # compiled code may fail, or compute something wrong
         calls = [run.call for run in records.runs if run.call]
         found += [MadeProgram(text, graph_programs.CALL) for text in calls[:1]]
