@@ -224,6 +224,12 @@ def test_recompiles_and_graph_breaks_have_their_reasons() -> None:
     )
     assert verdict.kind == "recompile-limit" and "after 1 compile" in verdict.reason
     assert "not 0/0: self.n == 0 # self.n += 1" in dict(verdict.rows)["recompiles"]
+    warned = refused | {
+        "fail_type": "Unsupported",
+        "fail_reason": "Dynamo recompile limit exceeded",
+    }
+    run = read(text + line(of(1, compilation_metrics=warned)))  # torch 2.12, without fullgraph=True
+    assert recorded_verdict.judge_records([run]).kind == "recompile-limit"
     broken = (
         "Graph break in user code at m.py:7\nGraph Break Reason: Encountered\n\nCall to print\n"
     )

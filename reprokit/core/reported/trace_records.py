@@ -129,8 +129,8 @@ class CompileRecord:
 
     @property
     def is_failure(self) -> bool:
-        """Whether an exception ended it that the program saw."""
-        is_seen = bool(self.call or self.why_no_call)
+        """Whether an exception ended it that the program saw, or the recompile limit."""
+        is_seen = bool(self.call or self.why_no_call) or self.reached_limit
         return bool(self.error) and (is_seen or self.error not in _NOT_RAISED)
 
     @property
