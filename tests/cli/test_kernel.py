@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -174,6 +177,75 @@ def test_a_command_that_needs_only_triton_is_minimized(write: Any, tmp_path: Pat
     assert Path(done.json["issue"]).read_text().startswith("### Describe the bug")
     assert list((done.run_dir / "logs").glob("triton*.mlir"))
     assert_judged_alike(done)
+
+
+IR = """
+module {
+  tt.func public @add_one(%x: !tt.ptr<f32>) attributes {noinline = false} {
+    %one = arith.constant 1.0 : f32
+    %old = tt.load %x : !tt.ptr<f32>
+    %new = arith.addf %old, %one : f32
+    tt.store %x, %new : !tt.ptr<f32>
+    tt.return
+  }
+}
+"""
+RESOURCES = """
+{-#
+  external_resources: {
+    mlir_reproducer: {
+      pipeline: "builtin.module(convert-triton-to-tritongpu{num-warps=4})"
+    }
+  }
+#-}
+"""
+
+
+def compile_event(text: str, stage: str = "ttir", **target: Any) -> str:
+    """Return one event of a trace of tritonparse."""
+    metadata = {"name": "add_one", "num_warps": 2, "target": {"backend": "cuda", **target}}
+    payload = {"metadata": metadata, "file_content": {f"add_one.{stage}": text}}
+    return json.dumps({"event_type": "compilation", "pid": 1, "payload": payload}) + "\n"
+
+
+@pytest.mark.real
+def test_what_triton_dumped_is_compiled(write: Any, tmp_path: Path) -> None:
+    """TTIR, a reproducer of MLIR and a trace of tritonparse; an error of the compiler is named."""
+    trace = '{"event_type": "launch"}\nnot JSON\n' + compile_event(IR, arch=90) * 2
+    (tmp_path / "packed.ndjson.gz").write_bytes(gzip.compress(trace.encode()))
+    files = {
+        "good": write("add_one.ttir", IR),
+        "reproducer": write("repro.mlir", IR + RESOURCES),
+        "packed": tmp_path / "packed.ndjson.gz",
+        "wrong": write("wrong.ttir", IR.replace("arith.addf", "arith.addi")),
+    }
+    found = {}
+    for name, path in files.items():
+        done = reprokit("kernel", path, "--arch", "90", "--json")
+        found[name] = [(c["kernel"], c["answer"]) for c in done.json["cells"]], done.status
+    assert found == {
+        "good": ([("add_one", "compiled")], 0),
+        "reproducer": ([("add_one", "compiled")], 0),
+        "packed": ([("add_one", "compiled"), ("add_one_2", "compiled")], 0),
+        "wrong": ([("add_one", "exception")], 1),
+    }, found
+    only = reprokit("kernel", f"{files['packed']}:add_one_2", "--arch", "90", "--json")
+    assert [cell["kernel"] for cell in only.json["cells"]] == ["add_one_2"]
+
+
+def test_a_dump_without_a_kernel_is_refused(write: Any, tmp_path: Path) -> None:
+    """So is a kernel that it does not have, and a capture of it says which command reads it."""
+    lowered = write("trace.ndjson", compile_event(".version 8.4", "ptx"))
+    other = write("other.ndjson", compile_event(IR, "ttgir", backend="hip"))
+    good = write("add_one.ttir", IR)
+    for words, says in (
+        (("kernel", lowered), "has no TTIR or TTGIR"),
+        (("kernel", other), "has no TTIR or TTGIR"),
+        (("kernel", f"{good}:other"), "has no kernel 'other'; it has add_one"),
+        (("capture", good), f"run: reprokit kernel {shlex.quote(str(good))}"),
+    ):
+        done = reprokit(*words)
+        assert done.status == 2 and says in done.err and len(done.err.splitlines()) == 1, done.err
 
 
 def test_a_file_that_is_not_a_kernel_is_refused(write: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,10 @@ from reprokit.core.judge.stacks.location import plural
 
 if TYPE_CHECKING:
     from reprokit.host.experiments.kernel_matrix import Matrix
+
+
+_NAMED = re.compile(r"\.(?:py|ndjson|ndjson\.gz|ttir|ttgir|mlir):[^:/]+$")
+"""The file of a kernel that is named too."""
 
 
 @shared.command(
@@ -67,7 +72,8 @@ def kernel(
     """Compile a Triton kernel for several architectures, without a GPU.
 
     FILE is a program that compiles one kernel (such as those that reprokit capture --gpu writes to
-    <run>/kernels, and the repros of kernels), a module that Inductor generated, or a program that
+    <run>/kernels, and the repros of kernels), a module that Inductor generated, what Triton dumped
+    (.ttir, .ttgir, the file of TRITON_REPRODUCER_PATH, a trace of tritonparse), or a program that
     launches its own kernels. Such a program runs once on a simulated GPU, where nothing is
     launched. Each kernel is compiled once for each architecture and ptxas.
 
@@ -75,6 +81,7 @@ def kernel(
     Examples:
       reprokit kernel reprokit-out/.../kernels/triton_poi_fused_add_0.py --arch 80,90,100,sm_100,120
       reprokit kernel attention.py:forward_kernel --arch 90,100
+      reprokit kernel ~/.triton/dump/HASH/add_kernel.ttir --arch 90
       reprokit kernel output_code.py:triton_poi_fused_add_0 --arch sm_101a --ptxas cuda/bin/ptxas
     """
     from reprokit.core.experiments import nvidia_architectures
@@ -83,7 +90,7 @@ def kernel(
     from reprokit.host.probe.client import ServerLost
     from reprokit.host.system import interrupts
 
-    path, _, name = file.rpartition(":") if ".py:" in file else (file, "", "")
+    path, _, name = file.rpartition(":") if _NAMED.search(file) else (file, "", "")
     wanted = nvidia_architectures.read_architecture(archs)
     versions = dict(map(kernel_matrix.find_ptxas, tools))
     checked = shared.interpreter_option(python)

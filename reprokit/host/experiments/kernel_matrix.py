@@ -7,15 +7,18 @@ Each cell of the matrix is a program that a maintainer can run
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit.core.experiments import nvidia_architectures
 from reprokit.core.experiments.nvidia_architectures import NvidiaArchitecture
+from reprokit.core.reported import triton_dumps
 from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
@@ -29,6 +32,10 @@ from reprokit.host.system.progress import OperationStatus
 
 VERSION_S = 20.0
 MODULE_S = 180.0
+
+
+MAX_DUMP_BYTES = 256 << 20
+"""Limit of a file, which may be a trace of many kernels."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +113,21 @@ def find_ptxas(path: str) -> tuple[str, str]:
 def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, str]:
     """Return the programs in ``file``, by name.
 
-    The file is such a program, a module that Inductor generated, or a script that launches kernels.
+    The file is such a program, a module that Inductor generated, a script that launches kernels, or
+    what Triton dumped of kernels.
 
     Raises:
         BadInput: the file is none of these.
     """
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise BadInput(f"{file}: {problem.strerror}") from problem
+        text = _text_of(file)
+    except (OSError, EOFError, zlib.error) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise BadInput(f"{file}: {why}") from problem
     except UnicodeDecodeError as problem:
         raise BadInput(f"{file} is not a Python source") from problem
+    if file.suffix != ".py" and triton_dumps.is_dump(text):
+        return _of_dump(file, text, name)
     try:
         kernels = programs.find_kernels(text)
     except (SyntaxError, ValueError, RecursionError) as problem:
@@ -134,6 +145,28 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
         " target=GPUTarget(...)), nor kernels of Inductor, nor kernels of Triton; reprokit capture"
         " --gpu writes such files below <run>/kernels"
     )
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file, which may be packed with gzip."""
+    with files.open_regular_file(file) as opened:
+        is_packed = opened.read(2) == b"\x1f\x8b"
+        opened.seek(0)
+        unpacked = gzip.GzipFile(fileobj=opened) if is_packed else opened
+        data = unpacked.read(MAX_DUMP_BYTES + 1)
+    if len(data) > MAX_DUMP_BYTES:
+        raise BadInput(f"{file} has more than {MAX_DUMP_BYTES >> 20} MB")
+    return data.decode("utf-8")
+
+
+def _of_dump(file: Path, text: str, name: str) -> dict[str, str]:
+    """Return the programs of the kernels that Triton dumped."""
+    kernels = triton_dumps.programs_of_dump(text, file.stem)
+    if name and name not in kernels:
+        raise BadInput(f"{file} has no kernel {name!r}; it has {', '.join(list(kernels)[:8])}")
+    if not kernels:
+        raise BadInput(f"{file} has no TTIR or TTGIR, from which Triton compiles a kernel")
+    return {name: kernels[name]} if name else kernels
 
 
 def _by_agent(verb: str, file: Path, name: str, python: str, folder: Path) -> dict[str, str]:

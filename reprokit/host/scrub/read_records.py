@@ -41,8 +41,9 @@ torch.compile(exported.module())(*args, **kwargs)
 """
 """The program of an exported one, which is copied beside it."""
 _RANK = re.compile(r"rank_?(\d{1,6})")
-_TRITON = (".ttir", ".ttgir", ".ptx", ".cubin", ".llir")
-_OF_TRITON = re.compile(r'"event_type": *"(compilation|launch)"')
+_LOWERED = (".ptx", ".cubin", ".llir", ".sass", ".amdgcn", ".hsaco")
+_TRITON = (".ttgir", ".ttir", *_LOWERED)
+_OF_TRITON = re.compile(r'"event_type": *"(compilation|launch)"|\btt\.func (?:public )?@')
 
 
 @dataclass
@@ -101,7 +102,8 @@ def read_records(paths: Sequence[Path]) -> Records:
                 elif path.suffix in (".py", ".txt") and "epro(" in text + _tail(path):
                     _add_program(found, path)
                 elif path.suffix in _TRITON or _OF_TRITON.search(text):
-                    triton = triton or str(path)
+                    is_whole = path.suffix not in _LOWERED
+                    triton = triton if triton and not is_whole else str(path)
         except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, BadInput) as problem:
             host_log.log_ignored(problem)
             found.skipped.append(f"{path.name}: {problem}")
@@ -112,8 +114,8 @@ def read_records(paths: Sequence[Path]) -> Records:
         why = f" ({found.skipped[0]})" if found.skipped else ""
         if triton:
             raise BadInput(
-                f"{triton} is a dump of Triton, which has no graph; use reprokit kernel on the"
-                " program of the kernel"
+                f"{triton} is a dump of Triton, which has kernels and no graph; run: reprokit"
+                f" kernel {shlex.quote(triton)}"
             )
         raise BadInput(
             f"nothing in {names} is a record of torch that reprokit reads{why}: TORCH_TRACE, the"
