@@ -158,6 +158,32 @@ with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
     assert "[7, 8]" not in saved(rows.replace("VALUES", "False"), tmp_path)
 
 
+def test_operators_and_transforms_are_written(tmp_path: Path) -> None:
+    """An operator of the user's is defined, and a function of ``torch.func`` is made again."""
+    rows = """
+@torch.library.custom_op("mine::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+def f(x):
+    return (x ** 3).sum()
+def both(x):
+    return torch.ops.mine.twice(x) + torch.vmap(torch.func.hessian(f), in_dims=1)(x).sum()
+print(reprokit.save(both, [torch.ones(2, 3)]))
+"""
+    text = saved(rows, tmp_path)
+    assert "@torch.library.custom_op('mine::twice', mutates_args=())" in text
+    run(text.replace("torch.compile(both)", "both"), tmp_path)
+    wrapped = (
+        "print(reprokit.save(torch.vmap(torch.func.hessian(f), in_dims=1), [torch.ones(2, 3)]))"
+    )
+    text = saved(rows.rpartition("print")[0] + wrapped, tmp_path)
+    assert "torch.func.vmap(torch.func.jacfwd(torch.func.jacrev(f)), in_dims=1)" in text
+    run(text.replace("torch.compile(", "("), tmp_path)  # compiling it fails in torch
+
+
 def test_a_call_without_a_text_is_refused(tmp_path: Path) -> None:
     rows = """
 try:

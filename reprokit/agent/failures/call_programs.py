@@ -13,16 +13,19 @@ import copy
 import functools
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...core.shared.operators import is_torch_namespace
 from ...core.shared.source import tensors
 from ..record import compile_settings
-from ..record.definitions.definition_writer import DefinitionWriter
-from ..record.definitions.source_trees import NoText, Tree
+from ..record.definitions import own_operators, triton_kernels
+from ..record.definitions.definition_writer import SPECIAL, DefinitionWriter
+from ..record.definitions.source_trees import NoText, Tree, closure_values
 from ..record.values.value_facts import describe_input, input_facts
 
 MAX_CHARS, MAX_EXPRESSIONS = 400_000, 50_000
@@ -36,6 +39,7 @@ _HOOKS = {
 SET, SET_BY_NAME = "{owner}.{name} = {text}", "setattr({owner}, {name!r}, {text})"
 BUFFER = "{owner}.register_buffer({name!r}, {text})"
 NOT_PERSISTENT = "{owner}.register_buffer({name!r}, {text}, persistent=False)"
+_OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)")
 _OF_DYNAMIC = frozenset({"assume_static_by_default", "automatic_dynamic_shapes"})
 """Settings that ``torch.compile(dynamic=...)`` changes during a compile."""
 
@@ -68,8 +72,7 @@ def call_of_frame(
 ) -> CallToSave:
     """Return the call of a frame: of the module, if it is the ``forward`` of one.
 
-    ``names`` are its local variables at the start, and ``scope`` its global ones. Raises NoText for
-    a function of torch.
+    ``names`` are its local variables at the start, and ``scope`` its global ones.
     """
     import torch
 
@@ -83,9 +86,8 @@ def call_of_frame(
         kwargs |= names[rest.pop(0)]
     if code.co_filename.startswith(os.path.dirname(torch.__file__)):
         cells = dict(zip(code.co_freevars, closure, strict=False))
-        if "fn" not in cells:  # a wrapper of torch has the user's function in this variable
-            raise NoText(f"{code.co_name} is a function of torch")
-        return CallToSave(cells["fn"].cell_contents, args, kwargs)
+        if "fn" in cells:  # a wrapper of Dynamo has the user's function in this variable
+            return CallToSave(cells["fn"].cell_contents, args, kwargs)
     own = getattr(type(args[0]), code.co_name, None) if args else None
     if getattr(own, "__code__", None) is code:
         is_module = code.co_name == "forward" and isinstance(args[0], torch.nn.Module)
@@ -175,6 +177,32 @@ def _contexts() -> list[str]:
     ]
 
 
+def _transform_of(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the transform of ``torch.func`` that returned a function, and its arguments; None for
+    any other function.
+    """
+    import torch
+
+    code = getattr(value, "__code__", None)
+    for name in ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd"):
+        transform = inspect.unwrap(getattr(torch.func, name))
+        if code is None or code not in transform.__code__.co_consts:
+            continue
+        held = closure_values(value)
+        words = inspect.signature(transform).parameters
+        given = {
+            word: held[word]
+            for word, parameter in words.items()
+            if word in held and (word == "func" or held[word] != parameter.default)
+        }
+        return (f"torch.func.{name}", given) if "func" in given else None
+    return None
+
+
+# importing them adds the writers of operators and kernels
+assert {own_operators.write_operator, triton_kernels.write_kernel} <= {*SPECIAL}
+
+
 class _CallWriter(DefinitionWriter):
     """Also writes tensors, modules and objects, and imports what is installed."""
 
@@ -200,12 +228,36 @@ class _CallWriter(DefinitionWriter):
             self._failed[id(value)] = str(problem), value  # its id stays its own
             raise NoText(str(problem)) from problem
 
+    def define_source(self, value: Any, name: str = "") -> str:
+        """Return the name of a definition; see the base class. What a transform of ``torch.func``
+        returned becomes a call of the transform.
+        """
+        transform = _transform_of(value)
+        if transform is None:
+            return super().define_source(value, name)
+        text, words = transform
+        function = self.expression(words.pop("func"))
+        more = [f"{word}={self.expression(one)}" for word, one in words.items()]
+        return f"{text}({', '.join([function, *more])})"
+
     def resolve(self, tree: Tree, known: Mapping[str, Any]) -> str:
-        """Return the text of a tree; see the base class. A class loses methods without a text."""
+        """Return the text of a tree; see the base class. A class loses methods without a text, and
+        operators that are not torch's are defined.
+        """
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and (found := _OPERATOR.match(ast.unparse(node))):
+                self._define_operator(found[1], found[2])
         if isinstance(tree, ast.ClassDef):
             kept = [row for row in tree.body if self._is_resolved(row, known)]
             tree.body = kept or [ast.Pass()]
         return super().resolve(tree, known)
+
+    def _define_operator(self, namespace: str, name: str) -> None:
+        import torch
+
+        packet = getattr(getattr(torch.ops, namespace), name, None)
+        if packet is not None and not is_torch_namespace(namespace):
+            self.expression(getattr(packet, packet.overloads()[0]))
 
     def _is_resolved(self, row: ast.stmt, known: Mapping[str, Any]) -> bool:
         if isinstance(row, ast.FunctionDef):
@@ -243,7 +295,8 @@ class _CallWriter(DefinitionWriter):
             return super()._object(value, name)
         except NoText:
             held = getattr(value, "__dict__", None)
-            if not held or isinstance(value, type):
+            is_torchs = type(value).__module__.split(".")[0] == "torch"
+            if not held or is_torchs or isinstance(value, type):
                 raise
             rows = [_Attribute(SET, attribute, one) for attribute, one in held.items()]
             return self._made(value, name, [], rows)

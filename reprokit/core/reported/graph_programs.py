@@ -109,9 +109,10 @@ def program_of_dynamo_graph(
         if not made:
             return None
         inputs.append(made)
-    _give_submodules(classes[0])
-    if _undefined_attributes(classes[0]):
+    graphs = _with_submodules(classes[0])
+    if any(map(_undefined_attributes, graphs)):
         return None
+    tree = ast.Module(list(graphs), [])
     cleaned = ast.unparse(ast.fix_missing_locations(Cleaner().visit(tree)))
     words: dict[str, Any] = {"dynamic": True} if symbols else {}
     words |= {"backend": backend} if backend in BACKENDS[1:] else {}
@@ -185,21 +186,27 @@ def _input_text(
         return ""
 
 
-def _give_submodules(node: ast.ClassDef, path: str = "") -> None:
-    """Add the modules that a graph uses and that are printed as classes inside of it."""
-    inner = [one for one in node.body if isinstance(one, ast.ClassDef)]
-    names = [
-        one.name
-        for one in inner
-        if _method(node, "forward") is not None and f"self.{one.name}" in ast.unparse(node)
+def _with_submodules(node: ast.ClassDef) -> list[ast.ClassDef]:
+    """Return the class of a graph behind those of the modules that are printed inside of it.
+
+    A class inside of the class would hide the module of the same name.
+    """
+    found: list[ast.ClassDef] = []
+    text = ast.unparse(node)
+    used = [
+        one for one in node.body if isinstance(one, ast.ClassDef) and f"self.{one.name}" in text
     ]
-    here = f"{path}{node.name}"
-    for one in inner:
-        _give_submodules(one, f"{here}.")
-    if names:
-        rows = ["super().__init__()", *(f"self.{name} = {here}.{name}()" for name in names)]
+    node.body = [one for one in node.body if not isinstance(one, ast.ClassDef)]
+    rows = ["super().__init__()"]
+    for one in used:
+        name = one.name
+        one.name = f"{node.name}_{name}"
+        found += _with_submodules(one)
+        rows.append(f"self.{name} = {one.name}()")
+    if used:
         made = ast.parse("def __init__(self):\n    " + "\n    ".join(rows)).body[0]
         node.body.insert(0, made)
+    return [*found, node]
 
 
 def _undefined_attributes(node: ast.ClassDef) -> set[str]:

@@ -191,6 +191,8 @@ class Cleaner(ast.NodeTransformer):
             index = words.get("index")
             where = words["type"] if index is None else f"{words['type']}:{index}"
             return ast.Constant(where)
+        if name == "torch.ops.higher_order.cond" and len(node.args) == 4 and not node.keywords:
+            node.func = ast.parse("torch.cond", mode="eval").body
         if name == "torch.ops.prims.iota.default":
             return _arange_of_iota(node, words) or node
         return node

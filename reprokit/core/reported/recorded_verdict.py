@@ -149,7 +149,8 @@ def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]
     traceback = row.message + row.traceback if row is not None else ""
     if run.error is not None and row is None:
         traceback = run.error.traceback
-    if line := (row.users_place if row is not None else "") or _line_of_error(traceback):
+    users = row.users_place if row is not None else ""
+    if line := ("" if _LIBRARY.search(users) else users) or _line_of_error(traceback):
         facts.append(("your line", line))
     elif row is not None and (place := _place_of(run, row)):
         facts.append(("function", place))
