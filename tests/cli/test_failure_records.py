@@ -186,6 +186,38 @@ compiled(torch.ones(5), torch.tensor([1, 9]))
 
 
 @pytest.mark.real
+def test_a_failure_behind_a_graph_break_has_the_call_of_the_function(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""
+import reprokit, torch
+reprokit.watch(on_failure="record")
+def failing(graph, inputs):
+    if any(node.name == "cos" for node in graph.graph.nodes):
+        raise RuntimeError("no such device")
+    return graph
+@torch.compile(backend=failing)
+def model(x, count):
+    x = x.sin() * count
+    torch._dynamo.graph_break()
+    return x.cos()
+try:
+    model(torch.ones(4, 2), 3)
+except Exception as problem:
+    print(type(problem).__name__)
+""")
+    done = run(f"import runpy; runpy.run_path({str(script)!r})", tmp_path)
+    assert done.stdout == "BackendCompilerFailed\n", done.stderr
+    (path,) = (tmp_path / "reprokit-out").iterdir()
+    document = reprokit("capture", path, "--json", cwd=tmp_path).json
+    assert "torch_dynamo_resume_in_model" in document["reason"]
+    (program,) = document["programs"]
+    assert "def failing(graph, inputs):" in program["text"]
+    assert program["text"].endswith("torch.compile(model, backend=failing)(x, 3)\n"), program[
+        "text"
+    ]
+
+
+@pytest.mark.real
 def test_a_recompile_limit_is_written(tmp_path: Path) -> None:
     """Without fullgraph=True, torch only warns and the program goes on."""
     script = tmp_path / "train.py"

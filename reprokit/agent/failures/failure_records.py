@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from .call_programs import CallToSave
+
 LOGGER = "torch.__trace"
 MAX_KEPT_BYTES, MAX_COMPILES = 32 << 20, 64
 """Limits of what is kept in memory."""
@@ -48,6 +50,8 @@ _GOES_ON = frozenset({"Unsupported", "SkipFrame", "SkipCodeRecursiveException"})
 one graph (``fullgraph=True``).
 """
 _LIMIT = "recompile limit exceeded"
+_RESUME = "torch_dynamo_resume_in_"
+_TORCH = f"{os.sep}torch{os.sep}"
 _COMPILE = os.path.join("torch", "_dynamo", "convert_frame.py")
 _ENTER = os.path.join("torch", "_dynamo", "eval_frame.py")
 _COMPILED = ("<eval_with_key>", os.path.join("torch", "_functorch", "_aot_autograd", ""),
@@ -177,14 +181,39 @@ def _compiled_call(
 
     found = frame.f_locals
     try:
-        call = call_programs.call_of_frame(
-            found["code"], found["locals"], found["globals"], found.get("closure") or ()
+        outer = _outer_function(frame) if found["code"].co_name.startswith(_RESUME) else None
+        call = (
+            _running_call(outer)
+            if outer is not None
+            else call_programs.call_of_frame(
+                found["code"], found["locals"], found["globals"], found.get("closure") or ()
+            )
         )
         words = ["fullgraph=True"] * bool(found.get("one_graph"))
         text = call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
     except Exception as problem:  # a user's object may raise anything when it is inspected
         text = f"# no program of the call: {problem}"
     return _record(CALL, text, key)
+
+
+def _outer_function(frame: types.FrameType) -> types.FrameType | None:
+    """Return the frame of the user's function behind a graph break of which Dynamo compiles."""
+    outer = frame.f_back
+    while outer is not None:
+        code = outer.f_code
+        if _TORCH not in code.co_filename and not code.co_name.startswith(_RESUME):
+            return outer
+        outer = outer.f_back
+    return None
+
+
+def _running_call(frame: types.FrameType) -> CallToSave:
+    """Return the call of a function that runs, from the values that its arguments have now."""
+    from . import call_programs
+
+    names = frame.f_locals
+    cells = [types.CellType(names[name]) for name in frame.f_code.co_freevars]
+    return call_programs.call_of_frame(frame.f_code, names, frame.f_globals, cells)
 
 
 def raised_by_compiled_code(problem: BaseException) -> bool:
@@ -213,17 +242,13 @@ def _called(problem: BaseException, has_values: bool) -> str:
 
     frames = [frame for frame, _ in traceback.walk_tb(problem.__traceback__)]
     files = [frame.f_code.co_filename for frame in frames]
-    torchs = os.sep + "torch" + os.sep
     entered = next((n for n, file in enumerate(files) if file.endswith(_ENTER)), None)
     rest = frames[entered:] if entered is not None else []
-    frame = next((one for one in rest if torchs not in one.f_code.co_filename), None)
+    frame = next((one for one in rest if _TORCH not in one.f_code.co_filename), None)
     if frame is None:
         return "# no program of the call: it is not in the traceback\n"
-    names = frame.f_locals
     try:
-        cells = [types.CellType(names[name]) for name in frame.f_code.co_freevars]
-        call = call_programs.call_of_frame(frame.f_code, names, frame.f_globals, cells)
-        return call_programs.program_of_call(call, (), None, has_values)
+        return call_programs.program_of_call(_running_call(frame), (), None, has_values)
     except Exception as inner:  # a user's object may raise anything when it is inspected
         return f"# no program of the call: {inner!r}\n"
 
