@@ -16,16 +16,16 @@ def watch(on_failure: str = "", folder: str = "reprokit-out", values: bool = Fal
     and its last compile phases are in memory. Call it once, at the start of the program. It has no
     effect under ``reprokit capture``, and on systems other than Linux.
 
-    With ``on_failure="record"``, what torch traces of its last compiles is in memory too, at most
-    32 MiB. It is written to a file below ``folder`` when a compile raises, when a compiled call
-    raises and nothing catches the error, when a function reaches the recompile limit, and on signal
-    ``SIGRTMAX - 7``: once for each failure, and at most 50 MiB. The program goes on as it would.
-    ``reprokit capture FILE`` makes a proved repro of it.
+    With ``on_failure="record"``, what torch traces of the last compiles is kept in memory, at most
+    32 MiB. It is written to a file below ``folder``, of at most 50 MiB, when a compile raises, when
+    a function reaches the recompile limit, when a compiled call raises and nothing catches the
+    error, and on the signal ``SIGRTMAX - 7``. The same error at the same place is written once. The
+    program goes on as it would. ``reprokit capture FILE`` makes a proved repro of the file.
 
-    The file has the graphs with the lines of the program, the sizes and types of their inputs, and
-    the call that failed as a program: the source of the function and of what it uses, and its plain
-    arguments. With ``values`` it also has the values of tensors of at most 64 elements, without
-    parameters.
+    The file has the graphs with the lines of the program, and the sizes and types of their inputs.
+    It also has the call that failed as a program: the source of the function and of what it uses,
+    and its plain arguments, which may be secret. Only the user may read the file. With ``values``
+    it also has the values of tensors of at most 64 elements, except parameters.
 
     Raises:
         ValueError: ``on_failure`` is something else.
@@ -42,8 +42,8 @@ def record(folder: str = "reprokit-out", values: bool = False) -> "AbstractConte
     """Write what torch traces of each compile inside a ``with`` block to a file below ``folder``.
 
     The block gets the path of the file. ``reprokit capture FILE`` says what failed in it, and makes
-    a proved repro. Functions that torch has compiled before are not compiled again. ``values`` are
-    those of :func:`watch`.
+    a proved repro. A function that torch has compiled before the block is not in the file.
+    ``values`` has the meaning that it has for :func:`watch`.
     """
     import importlib
 
@@ -60,13 +60,16 @@ def save(
     values: bool = False,
 ) -> str:
     """Write ``torch.compile(function)(*args, **kwargs)`` as a program of its own, and return the
-    path of its file below ``folder``.
+    path of its file. It is below ``folder``, or among the temporary files if that cannot be
+    written.
 
     The program has the source of the function or module and of what it uses, and imports installed
-    packages. A module is made from its class and its attributes; parameters and other tensors are
-    random, with the same shapes, strides, dtypes and devices. ``values`` are those of
-    :func:`watch`. Nothing is called. Options of ``torch.compile`` are not in the program.
-    ``reprokit capture -- python FILE`` goes on from there.
+    packages. A module or object is made from its class and its attributes; the function, properties
+    and constructors of the user are not called. Tensors are random, with the same shapes, strides,
+    dtypes and devices: floats from a normal distribution, integers 0 or 1. With ``values``, tensors
+    of at most 64 elements have their values, except parameters. Options of ``torch.compile`` are
+    not in the program, and views do not share their memory. A warning names attributes that cannot
+    be written. ``reprokit capture -- python FILE`` goes on from there.
 
     Raises:
         ValueError: something that the call needs cannot be written as Python text.

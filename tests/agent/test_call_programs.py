@@ -116,7 +116,8 @@ def test_a_module_is_made_without_its_constructor(tmp_path: Path) -> None:
         "print(reprokit.save(net, [inputs], {'flag': True}))\n",
         tmp_path,
     )
-    assert "def unused" not in text and "# without lock: " in text
+    assert "def unused" not in text and "# without Block.unused: " in text
+    assert "# without block.lock: " in text
     assert ".as_strided((3, 4), (1, 3))" in text and "torch.compile(net)(x, flag=True)" in text
     answer = run(
         text.replace("torch.compile(net)", "net")
@@ -156,6 +157,111 @@ with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
     assert "torch.compile(inner)(x, index, 1, 2.5, bias=True)" in text
     run(text, tmp_path)
     assert "[7, 8]" not in saved(rows.replace("VALUES", "False"), tmp_path)
+
+
+ODD = """
+import collections, enum, logging
+from typing import NamedTuple
+
+log = logging.getLogger("a.b")
+class Pair(NamedTuple):
+    x: int
+    y: int
+
+@dataclass(frozen=True)
+class Frozen:
+    size: int = 3
+
+@dataclass
+class Checked:
+    size: int = 3
+    def __post_init__(self):
+        self.size += 1
+
+class Slow:
+    __slots__ = ("kept",)
+    def __getattr__(self, name):
+        raise SystemExit("called")
+
+class Color(enum.Flag):
+    RED = 1
+    BLUE = 2
+
+class Head(nn.Module):
+    def __init__(self, owner):
+        super().__init__()
+        self.owners = [owner]
+        self.register_forward_hook(owner.seen)
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(5, 4)
+        self.out = nn.Linear(4, 5, bias=False)
+        self.out.weight = self.embed.weight
+        self.loss = nn.MSELoss(reduction="none")
+        self.part = nn.Linear(4, 4)
+        self.part.bias.requires_grad_(False)
+        self.last = nn.Linear(4, 4).to(memory_format=torch.preserve_format)
+        self.last.weight = nn.Parameter(torch.randn(4, 4).t())
+        self.modules_by_name = nn.ModuleDict({"a": nn.Dropout()}).eval()
+        self.frozen, self.checked, self.slow = Frozen(4), Checked(1), Slow()
+        self.slow.kept = 7
+        self.options = collections.OrderedDict(a=1)
+        self.pair, self.color = Pair(1, 2), Color.RED | Color.BLUE
+        self.names = frozenset({1})
+        self.head = Head(self)
+        setattr(self, "class", 5)
+
+    def seen(self, module, args, output):
+        return output
+
+    def forward(self, ids, **more):
+        log.debug("forward")
+        return self.out(self.embed(ids))
+"""
+
+
+def test_unusual_objects_are_the_same(tmp_path: Path) -> None:
+    """Shared, frozen and strided weights, arguments that torch does not print, hooks of a parent,
+    frozen dataclasses, loggers and names that are keywords. No property and no ``__getattr__`` is
+    called.
+    """
+    state = (
+        "print(len(list(odd.parameters())), odd.out.weight is odd.embed.weight, odd.loss.reduction,"
+        " odd.part.bias.requires_grad, odd.part.weight.requires_grad, odd.last.weight.stride(),"
+        " odd.modules_by_name.training, odd.modules_by_name['a'].training, odd.frozen, odd.checked,"
+        " odd.slow.kept, odd.options, odd.pair, odd.color, odd.names, odd.head.owners[0] is odd,"
+        " len(odd.head._forward_hooks), getattr(odd, 'class'))\n"
+    )
+    text = saved(
+        ODD + "odd = Odd()\nprint(reprokit.save(odd, [torch.ones(2, dtype=torch.int64)],"
+        " {'class': 1}))\n",
+        tmp_path,
+    )
+    plain = text.replace("torch.compile(odd)(", "odd(")
+    assert "logging.getLogger('a.b')" in text and len(text) < 5_000 and "**{'class': 1}" in text
+    assert run(plain + state, tmp_path) == run(
+        DEFINITIONS + ODD + "odd = Odd()\n" + state, tmp_path
+    )
+
+
+def test_a_large_value_costs_little(tmp_path: Path) -> None:
+    """A text of 100 MB is refused before it is copied."""
+    rows = """
+import resource
+text = "x" * 100_000_000
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    reprokit.save(lambda x, y: x, [torch.ones(2), [text] * 50])
+except ValueError as problem:
+    print(problem)
+assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+"""
+    script = tmp_path / "model.py"
+    script.write_text(DEFINITIONS + rows)
+    said = run(f"exec(compile(open({str(script)!r}).read(), {str(script)!r}, 'exec'))", tmp_path)
+    assert "a text of 100000000 characters is too long" in said
 
 
 def test_operators_and_transforms_are_written(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 import types
+import warnings
 
 from ...core.shared.contract.journal_format import DUMP_SIGNAL
 
@@ -118,7 +119,6 @@ class FailureHandler(logging.Handler):
         """Write what is kept and ``more`` to a new file, once for each ``identity``."""
         if not self._is_new(identity):
             return
-        self._written.add(identity)
         path = new_file(self._folder)
         left, texts = MAX_FILE_BYTES, list[str]()
         for lines in reversed(list(self._kept.values())):
@@ -127,10 +127,15 @@ class FailureHandler(logging.Handler):
             if left < 0:
                 texts.pop()
                 break
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(version_line())
-            file.writelines(reversed(texts))
-            file.write(more)
+        try:
+            with open(path, "w", encoding="utf-8", errors="replace") as file:
+                file.write(version_line())
+                file.writelines(reversed(texts))
+                file.write(more)
+        except OSError:  # a full disk: a later failure may have room
+            os.unlink(path)
+            raise
+        self._written.add(identity)
         announce(path, f"{what}; what torch recorded of its compiles")
 
     def take_error(self, problem: BaseException) -> None:
@@ -190,8 +195,10 @@ def _compiled_call(
             )
         )
         words = ["fullgraph=True"] * bool(found.get("one_graph"))
-        text = call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
-    except Exception as problem:  # a user's object may raise anything when it is inspected
+        text = call_programs.program_of_call(call, words, found["compiler_fn"], has_values).text
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # a user's object may raise anything, also SystemExit
         text = f"# no program of the call: {problem}"
     return _record(CALL, text, key)
 
@@ -248,8 +255,10 @@ def _called(problem: BaseException, has_values: bool) -> str:
     if frame is None:
         return "# no program of the call: it is not in the traceback\n"
     try:
-        return call_programs.program_of_call(_running_call(frame), (), None, has_values)
-    except Exception as inner:  # a user's object may raise anything when it is inspected
+        return call_programs.program_of_call(_running_call(frame), (), None, has_values).text
+    except KeyboardInterrupt:
+        raise
+    except BaseException as inner:  # a user's object may raise anything, also SystemExit
         return f"# no program of the call: {inner!r}\n"
 
 
@@ -348,22 +357,25 @@ def record_compiles(folder: str, has_values: bool) -> Iterator[str]:
     from torch._logging._internal import TorchLogsFormatter
 
     path = new_file(folder)
-    with open(path, "w", encoding="utf-8", errors="replace") as file:
-        file.write(version_line())
-        handler = _FileHandler(file, has_values)
-        handler.setFormatter(TorchLogsFormatter(trace=True))
-        logger = logging.getLogger(LOGGER)
-        logger.addHandler(handler)
-        try:
-            yield path
-        except BaseException as problem:
-            with contextlib.suppress(Exception):
-                if raised_by_compiled_code(problem):
-                    file.write(record_of_error(problem, has_values))
-            raise
-        finally:
-            logger.removeHandler(handler)
-            announce(path, "what torch recorded of the compiles")
+    file = open(path, "w", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
+    handler = _FileHandler(file, has_values)
+    handler.setFormatter(TorchLogsFormatter(trace=True))
+    handler.write(version_line)
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(handler)
+    try:
+        yield path
+    except BaseException as problem:
+        error = problem
+        handler.write(
+            lambda: record_of_error(error, has_values) if raised_by_compiled_code(error) else ""
+        )
+        raise
+    finally:
+        logger.removeHandler(handler)
+        with contextlib.suppress(OSError):  # a full disk is no error of the program
+            file.close()
+        announce(path, "what torch recorded of the compiles")
 
 
 class _FileHandler(logging.StreamHandler):  # type: ignore[type-arg]
@@ -374,15 +386,23 @@ class _FileHandler(logging.StreamHandler):  # type: ignore[type-arg]
         self._has_values = has_values
 
     def emit(self, record: logging.LogRecord) -> None:
-        metadata = record.__dict__.get("metadata") or {}
-        if is_kept(metadata):
-            with contextlib.suppress(Exception):
-                self.stream.write(self.format(record) + "\n")
-                error, frame = _raised(metadata)
-                if error:
-                    key = metadata.get("frame_id"), metadata.get("frame_compile_id")
-                    self.stream.write(_compiled_call(frame, key, self._has_values))
+        self.write(lambda: self._text_of(record))
+
+    def write(self, make: Callable[[], str]) -> None:
+        """Write what a function returns; nothing is raised."""
+        with contextlib.suppress(Exception):
+            if text := make():
+                self.stream.write(text)
                 self.flush()
+
+    def _text_of(self, record: logging.LogRecord) -> str:
+        metadata = record.__dict__.get("metadata") or {}
+        if not is_kept(metadata):
+            return ""
+        error, frame = _raised(metadata)
+        key = metadata.get("frame_id"), metadata.get("frame_compile_id")
+        call = _compiled_call(frame, key, self._has_values) if error else ""
+        return f"{self.format(record)}\n{call}"
 
 
 def save_call(
@@ -399,12 +419,19 @@ def save_call(
         function = inner
     try:
         call = call_programs.CallToSave(function, args, kwargs)
-        text = call_programs.program_of_call(call, (), None, has_values)
+        program = call_programs.program_of_call(call, (), None, has_values)
     except NoText as problem:
         raise ValueError(f"the call cannot be saved: {problem}") from problem
     path = new_file(folder, "call_", ".py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(program.text)
+    except OSError:
+        os.unlink(path)
+        raise
+    if program.left_out:
+        more = f", and {len(program.left_out) - 1} more" * (len(program.left_out) > 1)
+        warnings.warn(f"{path} is {program.left_out[0]}{more}", stacklevel=3)
     return path
 
 

@@ -185,7 +185,8 @@ class DefinitionWriter:
                 return f"[{inner}]"
             if type(value) is tuple:
                 return f"({inner}{',' if len(value) == 1 else ''})"
-            return f"{{{inner}}}" if value else "set()"
+            text = f"{{{inner}}}" if value else "set()"
+            return f"frozenset({text})" if type(value) is frozenset else text
         if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
             return str(value)
         return repr(str(value)) if isinstance(value, torch.device) else None
