@@ -151,6 +151,9 @@ def test_a_program_of_the_minifier_becomes_one_that_calls_torch_compile() -> Non
         repro_programs.program_of_repro(text.replace("symint(5)", "symint(s0)"))
     with pytest.raises(repro_programs.NotConverted, match="its backend is a function"):
         repro_programs.program_of_repro(text.replace("backend='aot_eager'", "backend=None"))
+    inner = text.replace("mod = Repro()", "mod = <lambda>()")  # as torch prints a graph in a graph
+    with pytest.raises(repro_programs.NotConverted, match=r"line 16: mod = <lambda>\(\)"):
+        repro_programs.program_of_repro(inner)
     with pytest.raises(repro_programs.NotConverted, match="it has 2 load_args"):
         repro_programs.program_of_repro(f"{text}\ndef load_args(reader):\n    pass\n")
 
@@ -160,7 +163,8 @@ def test_inputs_that_share_memory_share_it_in_the_program() -> None:
     environment that change a compile are set; names of folders are not.
     """
     rows = [
-        "reader.tensor(buf0, (s0, 2*s0), is_leaf=True)",
+        "reader.symint(2, expr='s77')",
+        "reader.tensor(buf0, (s0, s77*s0), is_leaf=True)",
         "reader.tensor(buf0, (2,), storage_offset=6, is_leaf=True)",
         "buf9 = reader.storage(None, 8)",
         "reader.tensor(buf9, (2,), storage_offset=3, is_leaf=True)",

@@ -48,6 +48,8 @@ def program_of_repro(text: str) -> MadeProgram:
     Raises NotConverted where there is doubt.
     """
     tree = parsed(text)
+    if not tree.body:
+        raise NotConverted(_why_not_python(text))
     modules = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Repro"]
     loaders = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "load_args"]
     calls = [
@@ -92,6 +94,18 @@ def program_of_repro(text: str) -> MadeProgram:
         version[1] if version else "",
         "" if call.is_autocast else call.factory(),
     )
+
+
+def _why_not_python(text: str) -> str:
+    """Return why a text is not Python. torch prints a graph inside of a graph as ``<lambda>()``."""
+    try:
+        ast.parse(text[:MAX_CHARS])
+    except SyntaxError as problem:
+        line = " ".join((problem.text or "").split())[:80]
+        return f"torch wrote no valid Python, line {problem.lineno}: {line}"
+    except (ValueError, RecursionError, MemoryError) as problem:
+        return f"it is no valid Python: {problem}"
+    return "it is empty or too long"
 
 
 def _variables(tree: ast.Module) -> list[str]:
@@ -144,7 +158,10 @@ class _Reader:
         if name == "storage" and target:
             self.storages[target] = _Storage(_device_of(words.get("device")))
         elif name == "symint" and len(call.args) == 1:
-            self.inputs.append(str(self._number(call.args[0])))
+            number = self._number(call.args[0])
+            self.inputs.append(str(number))
+            if isinstance(symbol := literal(words["expr"]) if "expr" in words else None, str):
+                self._numbers.setdefault(symbol, number)
         elif name == "tensor" and len(call.args) >= 2:
             self._read_tensor(call, words)
         else:

@@ -170,7 +170,9 @@ def _add_program(found: Records, path: Path) -> None:
         program = repro_programs.program_of_repro(text)
     except (repro_programs.NotConverted, RecursionError) as problem:
         command = shlex.join(["reprokit", "capture", "--", "python", str(path)])
-        found.not_converted = f"{path.name}: {problem}; {command} runs it as it is"
+        is_python = "no valid Python" not in str(problem)
+        how = f"; {command} runs it as it is" if is_python else ""
+        found.not_converted = f"{path.name}: {problem}{how}"
         raise ValueError(str(problem)) from problem
     if len(found.programs) < MAX_PROGRAMS and program not in found.programs:
         found.programs.append(program)
