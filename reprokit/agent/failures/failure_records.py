@@ -107,7 +107,9 @@ class FailureHandler(logging.Handler):
             place = f"{getattr(code, 'co_filename', '')}:{getattr(code, 'co_firstlineno', '')}"
             self._kept.move_to_end(key)  # the compile that failed is the last one
             if self._is_new((error, reason, place)):
-                self._kept[key].append(_compiled_call(frame, key, self._has_values))
+                call = _compiled_call(frame, key, self._has_values)
+                self._kept[key].append(call)
+                self._bytes += len(call)
             self.write((error, reason, place), f"a compile failed ({error})")
 
     def _is_new(self, identity: tuple[str, ...]) -> bool:
