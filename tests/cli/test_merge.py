@@ -348,7 +348,7 @@ def test_positions_decide_without_dumps() -> None:
     assert merged.odd == (2,) and merged.without_data == (2,)
 
 
-@pytest.mark.real
+@pytest.mark.real("it captures on two nodes")
 def test_the_packs_of_two_nodes_show_which_graph_differs(tmp_path: Path) -> None:
     """Each node captures its own ranks; rank 1 compiles one more addition in its second graph."""
     program = tmp_path / "rank.py"

@@ -41,6 +41,10 @@ WAIT_S = 20
 MAX_HEIGHT = 12_000
 
 
+_LEFT = "Inspected target navigated or closed"
+"""The error of Chromium for a page that a click leaves."""
+
+
 class Tab:
     """One tab of a running Chromium."""
 
@@ -55,8 +59,10 @@ class Tab:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
-    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send one command, and return its result."""
+    def send(self, method: str, is_repeated: bool = False, **parameters: Any) -> dict[str, Any]:
+        """Send one command, and return its result. With ``is_repeated``, send it again if the page
+        was left meanwhile.
+        """
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -65,6 +71,8 @@ class Tab:
         self._commands.flush()
         while (answer := self._read()).get("id") != self._number:
             self._events.append(answer)
+        if is_repeated and _LEFT in str(answer.get("error")):  # a link leads to a different page
+            return self.send(method, is_repeated, **parameters)
         assert "error" not in answer, (method, answer["error"])
         return answer["result"]
 
@@ -100,6 +108,7 @@ class Tab:
             returnByValue=True,
             awaitPromise=True,
             userGesture=True,
+            is_repeated=True,
         )
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")

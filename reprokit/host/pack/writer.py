@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,7 +193,8 @@ text.
 
 
 def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BYTES) -> bytes:
-    """Return the tarball, trimmed in a fixed order until it has at most ``max_bytes``.
+    """Return the tarball, trimmed in a fixed order until it has at most ``max_bytes``, and no more
+    than this process may write (``RLIMIT_FSIZE``).
 
     The order: chromium events of the traces, whole traces, the page of the compiles, the copies of
     the timeline and of the stacks for other viewers, samples, journals and logs to 200 kB each, all
@@ -200,6 +202,8 @@ def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BY
     whole folders. A program may write any number of files there, and no command reads a pack with
     too many files.
     """
+    may_write, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    max_bytes = max_bytes if may_write == resource.RLIM_INFINITY else min(max_bytes, may_write)
     _compress_traces(draft)
     draft.files = {tar_format.canonical_name(name): data for name, data in draft.files.items()}
     steps: list[Callable[[PackDraft], str]] = [
