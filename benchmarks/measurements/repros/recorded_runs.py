@@ -29,9 +29,9 @@ from ...results import Column, Row
 
 COLUMNS = (
     Column("issue", "issue"),
-    Column("failure", "failure"),
+    Column("failure", "failure", is_hidden=True),
     Column("record", "record"),
-    Column("verdict", "verdict of the record"),
+    Column("verdict", "verdict of the record", is_hidden=True),
     Column("here", "its program"),
     Column("lines", "lines of the repro"),
     Column("right", "right"),
