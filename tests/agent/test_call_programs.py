@@ -74,9 +74,10 @@ class Net(nn.Module):
 """
 
 
-def run(text: str, folder: Path) -> str:
+def run(text: str, folder: Path, script: str = "-") -> str:
+    """Run a text, or else a script, and return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-"],
+        [sys.executable, script],
         input=text,
         cwd=folder,
         env=clean_environ(),
@@ -91,19 +92,8 @@ def run(text: str, folder: Path) -> str:
 
 def saved(rows: str, folder: Path) -> str:
     """Return the program that ``reprokit.save`` writes in a program with the definitions."""
-    script = folder / "model.py"
-    script.write_text(DEFINITIONS + rows)
-    done = subprocess.run(
-        [sys.executable, script.name],
-        cwd=folder,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip()).read_text()
+    (folder / "model.py").write_text(DEFINITIONS + rows)
+    return Path(run("", folder, "model.py").strip()).read_text()
 
 
 def test_a_module_is_made_without_its_constructor(tmp_path: Path) -> None:

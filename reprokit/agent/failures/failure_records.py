@@ -90,7 +90,7 @@ class FailureHandler(logging.Handler):
         metadata = record.__dict__.get("metadata") or {}
         if not is_kept(metadata):
             return
-        key = metadata.get("frame_id"), metadata.get("frame_compile_id")
+        key = _key_of(metadata)
         line = self.format(record) + "\n"
         if key not in self._kept:
             self._kept[key] = []
@@ -160,6 +160,11 @@ def frame_of_dynamo() -> types.FrameType | None:
             return frame
         frame = frame.f_back
     return None
+
+
+def _key_of(metadata: Mapping[str, Any]) -> tuple[object, object]:
+    """Return the compile of a record."""
+    return metadata.get("frame_id"), metadata.get("frame_compile_id")
 
 
 def _raised(metadata: Mapping[str, Any]) -> tuple[str, types.FrameType | None]:
@@ -402,8 +407,7 @@ class _FileHandler(logging.StreamHandler):  # type: ignore[type-arg]
         if not is_kept(metadata):
             return ""
         error, frame = _raised(metadata)
-        key = metadata.get("frame_id"), metadata.get("frame_compile_id")
-        call = _compiled_call(frame, key, self._has_values) if error else ""
+        call = _compiled_call(frame, _key_of(metadata), self._has_values) if error else ""
         return f"{self.format(record)}\n{call}"
 
 

@@ -1,7 +1,7 @@
 """Write tensors, modules and objects as Python text that makes them again.
 
-Nothing of the user's is called: an object is made from its class and its attributes, which are read
-without properties and ``__getattr__``.
+An object is made from its class and its attributes, which are read without properties and
+``__getattr__``: constructors and properties of the user may take any time.
 """
 
 from __future__ import annotations

@@ -60,9 +60,7 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
 
 def programs_of_limit(row: CompileRecord, run: RunRecord) -> list[MadeProgram]:
     """Return the program of the calls that were compiled until the limit refused ``row``."""
-    frame = row.cid.partition("/")[0]
-    same = [one for one in run.compiles.values() if one.cid.partition("/")[0] == frame]
-    same.sort(key=lambda one: int(one.cid.partition("/")[2] or 0))
+    same = sorted(run.of_frame(row), key=lambda one: int(one.cid.partition("/")[2] or 0))
     guards = [one.recompiled_because[0] for one in same if one.recompiled_because]
     text = recompile_programs.program_of_recompiles(row.call, guards) if row.call else ""
     return [MadeProgram(text, "the calls that were compiled again")] if text else []

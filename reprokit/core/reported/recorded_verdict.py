@@ -77,8 +77,7 @@ _Found = tuple[str, str, ReportedFailure, tuple[str, ...]]
 
 def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
     """Return the kind, the reason, the failure and what is missing, of a compile that failed."""
-    frame = row.cid.partition("/")[0]
-    same = [one for one in run.compiles.values() if one.cid.partition("/")[0] == frame]
+    same = run.of_frame(row)
     function = row.function or next((one.function for one in same if one.function), "")
     what = f"compile {row.cid}" + (f" of {function}" if function else "")
     if not row.has_ended and not row.error:
@@ -174,9 +173,7 @@ def _facts_of(run: RunRecord, row: CompileRecord | None) -> list[tuple[str, str]
 
 def _place_of(run: RunRecord, row: CompileRecord) -> str:
     """Return where a function begins; a compile that was refused has it from an earlier one."""
-    frame = row.cid.partition("/")[0]
-    same = (one for one in run.compiles.values() if one.cid.partition("/")[0] == frame)
-    return row.place or next((one.place for one in same if one.place), "")
+    return row.place or next((one.place for one in run.of_frame(row) if one.place), "")
 
 
 def _line_of_error(text: str) -> str:

@@ -17,11 +17,12 @@ from reprokit.core.reported.made_programs import (
     Cleaner,
     GraphCall,
     MadeProgram,
+    are_numbers,
     literal,
     parsed,
     settings_of,
 )
-from reprokit.core.shared.source.tensors import contiguous_strides, size_text, tensor_text
+from reprokit.core.shared.source.tensors import contiguous_strides, extent, size_text, tensor_text
 
 _IS_REPRO = re.compile(r"\brun_repro\s*\(|\bmake_fx\(Repro\(\)")
 _VARIABLE = re.compile(
@@ -30,11 +31,14 @@ _VARIABLE = re.compile(
 """Variables of the environment that change a compile."""
 _VERSION = re.compile(r"^# torch version: ([\w.+]{1,80})$", re.MULTILINE)
 _BITS = re.compile(r"\d+")
-_MAX_NUMBER = 1 << 40
 
 
 class NotConverted(Exception):
     """A text has no program; the message is the reason."""
+
+
+class NotPython(NotConverted):
+    """A text is no valid Python."""
 
 
 def is_repro_program(text: str) -> bool:
@@ -49,7 +53,7 @@ def program_of_repro(text: str) -> MadeProgram:
     """
     tree = parsed(text)
     if not tree.body:
-        raise NotConverted(_why_not_python(text))
+        raise NotPython(_why_not_python(text))
     modules = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Repro"]
     loaders = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "load_args"]
     calls = [
@@ -203,9 +207,9 @@ class _Reader:
         elif isinstance(node, ast.BinOp):
             left, right = self._number(node.left), self._number(node.right)
             value = _calculated(left, node.op, right)
-        if not isinstance(value, int) or not 0 <= value < _MAX_NUMBER:
+        if not are_numbers([value]):
             raise NotConverted(f"its load_args has the number {ast.unparse(node)[:80]}")
-        return value
+        return int(value)
 
 
 def _calculated(left: int, operator: ast.operator, right: int) -> int | None:
@@ -270,14 +274,9 @@ def _storage_row(name: str, tensors: list[dict[str, Any]]) -> str:
     """Return the line that makes the storage of several tensors, or of one with an offset."""
     if len({facts["dtype"] for facts in tensors}) > 1 or not name.isidentifier():
         raise ValueError("inputs of several types share their memory")
-    count = max(facts["offset"] + _extent(facts) for facts in tensors)
+    count = max(facts["offset"] + extent(facts["shape"], facts["stride"]) for facts in tensors)
     plain = {**tensors[0], "shape": [count], "stride": [1], "requires_grad": False}
     return f"{name} = {tensor_text(plain)}"
-
-
-def _extent(facts: dict[str, Any]) -> int:
-    pairs = list(zip(facts["shape"], facts["stride"], strict=True))
-    return 0 if 0 in facts["shape"] else 1 + sum((size - 1) * stride for size, stride in pairs)
 
 
 def _view_text(name: str, facts: dict[str, Any]) -> str:

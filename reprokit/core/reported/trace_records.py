@@ -164,6 +164,11 @@ class RunRecord:
     """The call that raised ``error``, as a program."""
     why_no_call: str = ""
 
+    def of_frame(self, row: CompileRecord) -> list[CompileRecord]:
+        """Return the compiles of the function of ``row``, in the order of the record."""
+        frame = row.cid.partition("/")[0]
+        return [one for one in self.compiles.values() if one.cid.partition("/")[0] == frame]
+
     @property
     def failed(self) -> CompileRecord | None:
         """The compile that ended the run: one that failed, or else one that did not end."""

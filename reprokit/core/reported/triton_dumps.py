@@ -7,7 +7,6 @@ each line is one event.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -107,7 +106,7 @@ def _events(text: str, count: int) -> list[dict[str, Any]]:
             continue
         try:
             event = bounded_json.parse_json(line, MAX_IR_CHARS * 4)
-        except (ValueError, json.JSONDecodeError):
+        except ValueError:
             continue
         is_compile = isinstance(event, dict) and event.get("event_type") == "compilation"
         if is_compile and isinstance(payload := event.get("payload"), dict):

@@ -7,7 +7,6 @@ Each cell of the matrix is a program that a maintainer can run
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import os
 import shutil
 import subprocess
@@ -149,11 +148,8 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
 
 def _text_of(file: Path) -> str:
     """Return the text of a file, which may be packed with gzip."""
-    with files.open_regular_file(file) as opened:
-        is_packed = opened.read(2) == b"\x1f\x8b"
-        opened.seek(0)
-        unpacked = gzip.GzipFile(fileobj=opened) if is_packed else opened
-        data = unpacked.read(MAX_DUMP_BYTES + 1)
+    with files.open_unpacked_file(file) as opened:
+        data = files.read_at_most(opened, MAX_DUMP_BYTES + 1)
     if len(data) > MAX_DUMP_BYTES:
         raise BadInput(f"{file} has more than {MAX_DUMP_BYTES >> 20} MB")
     return data.decode("utf-8")

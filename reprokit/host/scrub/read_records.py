@@ -6,7 +6,6 @@ depths are limited, links are not followed, and nothing is executed.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import re
@@ -141,7 +140,8 @@ def _add_trace(found: Records, path: Path, name: str) -> None:
             )
         return ""
 
-    with _open_text(path) as text:
+    with files.open_unpacked_file(path) as file:
+        text = io.TextIOWrapper(file, "utf-8", "replace", newline="\n")
         run = trace_records.read_trace(_bounded_lines(text, budget), read_payload)
     if budget[0] <= 0:
         run.problems.append(f"only the first {MAX_TRACE_BYTES >> 20} MB were read")
@@ -170,7 +170,7 @@ def _add_program(found: Records, path: Path) -> None:
         program = repro_programs.program_of_repro(text)
     except (repro_programs.NotConverted, RecursionError) as problem:
         command = shlex.join(["reprokit", "capture", "--", "python", str(path)])
-        is_python = "no valid Python" not in str(problem)
+        is_python = not isinstance(problem, repro_programs.NotPython)
         how = f"; {command} runs it as it is" if is_python else ""
         found.not_converted = f"{path.name}: {problem}{how}"
         raise ValueError(str(problem)) from problem
@@ -194,24 +194,9 @@ def _is_flight_record(path: Path, head: bytes) -> bool:
     return is_pickle or (head[:1] == b"{" and b'"entries"' in head and b"collective_seq_id" in head)
 
 
-def _open_text(path: Path) -> io.TextIOWrapper:
-    file = files.open_regular_file(path)
-    raw = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" or _is_gzip(path) else file
-    return io.TextIOWrapper(raw, "utf-8", "replace", newline="\n")
-
-
-def _is_gzip(path: Path) -> bool:
-    with files.open_regular_file(path) as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
 def _head(path: Path) -> bytes:
-    with files.open_regular_file(path) as file:
-        data = files.read_at_most(file, HEAD_BYTES)
-    if data[:2] != b"\x1f\x8b":
-        return data
-    with files.open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
-        return unpacked.read(HEAD_BYTES)
+    with files.open_unpacked_file(path) as file:
+        return files.read_at_most(file, HEAD_BYTES)
 
 
 def _tail(path: Path) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from reprokit.core.records import bounded_json
 from reprokit.host.system import deletion, host_log
@@ -70,6 +72,25 @@ def open_regular_file(path: Path) -> IO[bytes]:
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(fd, "rb")
+
+
+@contextlib.contextmanager
+def open_unpacked_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading, and unpack it if its content is that of gzip.
+
+    Raises the errors of ``open_regular_file``; reading a damaged file raises OSError, EOFError or
+    zlib.error.
+    """
+    import gzip  # every command imports this module, and few read such a file
+
+    with open_regular_file(path) as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if is_packed:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        else:
+            yield file
 
 
 def open_memory_file(path: Path, uid: int) -> IO[bytes]:

@@ -39,7 +39,7 @@ def tensor_text(facts: Mapping[str, Any], draw: Callable[[str, str], str] | None
     shape = [2 if s is None else int(s) for s in facts["shape"]]
     stride = facts["stride"]
     is_plain = stride is None or None in stride or list(stride) == contiguous_strides(shape)
-    size = shape if is_plain else [_extent(shape, stride)]
+    size = shape if is_plain else [extent(shape, stride)]
     device, dtype = str(facts["device"]), str(facts["dtype"])
     if not _DEVICE.fullmatch(device) or not _DTYPE.fullmatch(dtype):
         # they become program text
@@ -81,7 +81,8 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
     return stride[::-1]
 
 
-def _extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """Return how many elements of its storage a strided tensor spans."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
 
