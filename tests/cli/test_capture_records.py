@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from reprokit.core.reported.answers import CapturedRun
 from reprokit.host.scrub import read_records, run_issue, run_records
 from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.scrub.run_issue import IssueRun, JailedCapture, ScrubResult
-from tests.core.test_trace_records import RUNNABLE, TRACE
+from tests.core.test_trace_records import RUNNABLE, TRACE, line, of
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
 
@@ -69,6 +70,90 @@ def test_a_record_is_read_without_consent_and_nothing_runs(tmp_path: Path) -> No
         "the graph of Dynamo",
         "the graph of Inductor",
     ]
+
+
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/utils.py", line 4155, in run_node
+    return node.target(*args, **kwargs)
+RuntimeError: data is not allocated yet
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/convert_frame.py", line 2102, in _compile
+    guarded_code = compile_inner(code, one_graph, hooks)
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/utils.py", line 3949, in get_fake_value
+    raise error
+RuntimeError: data is not allocated yet
+
+from user code:
+   File "/home/jane/secret_project/model.py", line 9, in model
+    return MyMode(x)
+"""
+KNOWN = """\
+schema = 1
+issue = "acme/fork#7"
+title = "data is not allocated yet"
+kind = "exception"
+component = "dynamo"
+workaround = "call clone() first"
+
+[[runs]]
+torch = "2.13.0"
+answer = "fails"
+signature = "SIGNATURE"
+title = "TITLE"
+algorithm = ALGORITHM
+"""
+
+
+def test_a_record_without_a_program_leaves_a_pack(tmp_path: Path) -> None:
+    """The pack has the redacted trace, the identity of the recorded exception is looked up, and
+    commands that need a program say that there is none.
+    """
+    lines = TRACE.splitlines(keepends=True)
+    graph = next(n for n, row in enumerate(lines) if "dynamo_output_graph" in row)
+    rows = line(of(artifact={"name": "dynamo_error"}), TRACEBACK) + lines[-1]
+    rows = rows.replace("KeyError: 'buf1'", "RuntimeError: data is not allocated yet")
+    (tmp_path / "trace.log").write_text("".join(lines[:graph]) + rows)
+    words = ("capture", "trace.log", "--output-dir", "out")
+    document = reprokit(*words, "--json", cwd=tmp_path).json
+    title = document["signature"]["title"]
+    assert title == (
+        "exception: dynamo-trace | torch._dynamo.exc.InternalTorchDynamoError: RuntimeError: data is"
+        " not allocated yet @ torch/_dynamo/utils.py:get_fake_value"
+    )
+    (tmp_path / "mine").mkdir()
+    entry = KNOWN.replace("SIGNATURE", document["signature"]["id"]).replace("TITLE", title)
+    entry = entry.replace("ALGORITHM", str(document["signature"]["algorithm"]))
+    (tmp_path / "mine" / "acme-7.toml").write_text(entry)
+    done = reprokit(*words, "--catalogue", "mine", cwd=tmp_path)
+    rows_printed = done.out.splitlines()
+    assert done.status == 1 and len(rows_printed) <= 10 and "known: acme/fork#7" in done.out
+    (pack,) = {*(tmp_path / "out").glob("*.tar.gz")}
+    assert shlex.quote(str(pack)) in done.out
+    with tarfile.open(pack) as tar:
+        file = tar.extractfile("trace/trace.log.gz")
+        assert file is not None
+        text = gzip.decompress(file.read()).decode()
+    assert "get_fake_value" in text and "jane" not in text
+    shown = reprokit("show", pack, cwd=tmp_path)
+    assert shown.status == 0 and shown.out.startswith(title)
+    refused = reprokit("replay", pack, "--yes", cwd=tmp_path)
+    assert refused.status == 2 and "neither repro.py nor candidate.py" in refused.err
+
+
+def test_a_recompile_limit_without_its_calls_leaves_a_pack(tmp_path: Path) -> None:
+    """It has no identity, because a record does not have what a signature needs."""
+    failed = {"co_name": "model", "fail_type": "torch._dynamo.exc.FailOnRecompileLimitHit"}
+    (tmp_path / "trace.log").write_text(TRACE + line(of(1, compilation_metrics=failed)))
+    document = reprokit("capture", "trace.log", "--json", cwd=tmp_path).json
+    assert document["kind"] == "recompile-limit" and document["signature"] is None
+    shown = reprokit("show", document["pack"], cwd=tmp_path)
+    assert shown.status == 0 and "was refused" in shown.out, shown.err
+    refused = reprokit("minimize", document["pack"], cwd=tmp_path)
+    assert refused.status == 2 and "has records of torch and no program" in refused.err
 
 
 def test_the_output_of_tlparse_is_read(tmp_path: Path) -> None:

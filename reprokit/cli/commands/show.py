@@ -166,17 +166,18 @@ def _print_contents(
 ) -> None:
     from reprokit.cli.shared import print_report
 
-    out.RESULTS.print_line((out.one_line(str(signature.get("title", "no signature"))), "bold"))
+    reason = str(verdict.get("reason", "no verdict"))
+    out.RESULTS.print_line((out.one_line(str(signature.get("title") or reason)), "bold"))
     for match in matches:
         out.RESULTS.print_line(out.one_line(match.sentence))
     if report:
         print_report.print_report(report, is_whole)
-    else:
-        out.RESULTS.print_line(out.one_line(str(verdict.get("reason", "no verdict"))))
+    elif signature:
+        out.RESULTS.print_line(out.one_line(reason))
     rows = dict(sorted(contents.sizes.items()))
     about = (
-        f"signature {signature.get('id')!s:.100}, {plural(len(rows), 'file')}, all match the"
-        f" manifest of {contents.manifest.get('made_by')!s:.100}"
+        f"signature {signature.get('id', 'none')!s:.100}, {plural(len(rows), 'file')}, all match"
+        f" the manifest of {contents.manifest.get('made_by')!s:.100}"
     )
     out.RESULTS.print_line(out.one_line(about))
     listed = [f"{size:>10}  {file}" for file, size in rows.items()]

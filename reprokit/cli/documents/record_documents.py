@@ -8,7 +8,7 @@ import msgspec
 
 from reprokit.cli.documents.known_documents import KnownKeys
 from reprokit.cli.documents.scrub_documents import AnswerText
-from reprokit.cli.documents.study_documents import PathText, SchemaVersion
+from reprokit.cli.documents.study_documents import PathText, SchemaVersion, SignatureKeys
 
 
 class RecordFactKeys(TypedDict):
@@ -61,5 +61,9 @@ class RecordDocument(SchemaVersion):
     ]
     why: str
     repro: Annotated[str, msgspec.Meta(description="the proved program; empty if there is none")]
+    signature: Annotated[
+        SignatureKeys | None,
+        msgspec.Meta(description="that of the recorded exception; null without its traceback"),
+    ]
     pack: PathText | None
     known: list[KnownKeys]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,39 @@ from reprokit.host.report.headline import MAX_COLUMNS, cut_at_word
 if TYPE_CHECKING:
     from reprokit.core.reported.recorded_verdict import RecordedVerdict
     from reprokit.core.triage.known_failures import KnownMatch
+    from reprokit.host.pack.reopen import OpenedPack
+    from reprokit.host.run.run_directory import RunDir
     from reprokit.host.scrub.jail import Jail
     from reprokit.host.scrub.read_records import Records
+    from reprokit.host.scrub.record_packs import SignedRecord
     from reprokit.host.scrub.run_issue import IssueProgram, ScrubResult
 
 MAX_REPRO_LINES = 15
 """A longer repro is only named, not printed."""
-FACTS_ALONE, FACTS_WITH_PROGRAM = 4, 2
+MAX_FACTS = 2
 """Facts of the record that are printed, so that all is in ten lines."""
 AS_RECORDED = ", as recorded"
+
+
+@dataclass
+class _Answer:
+    """What records show, and what their programs did here."""
+
+    records: Records
+    verdict: RecordedVerdict
+    programs: Sequence[IssueProgram]
+    why_not: str
+    """Why no program ran; empty if one did."""
+    signed: SignedRecord | None
+    chosen: tuple[IssueProgram, ScrubResult] | None = None
+    known: Sequence[KnownMatch] = ()
+    pack: Path | None = None
+
+    @property
+    def opened(self) -> OpenedPack | None:
+        """The pack of the program that counts."""
+        failure = self.chosen[1].failure if self.chosen is not None else None
+        return failure.opened if failure is not None else None
 
 
 def are_records(target: str | None, rest: Sequence[str]) -> bool:
@@ -60,10 +85,9 @@ def capture_records(
     """Say what the records show, run their program in a jail with consent, and return the exit
     code. ``budget_s`` limits the reduction. ``gpu_words`` name a simulated GPU.
     """
-    from reprokit.host.bisect import torch_environments
     from reprokit.host.environment import agent_queries, simulated_gpu
     from reprokit.host.run import run_directory
-    from reprokit.host.scrub import read_records, run_records
+    from reprokit.host.scrub import read_records, record_packs, run_records
 
     records = read_records.read_records(paths)
     if records.flight_records and not (records.runs or records.programs or records.exported):
@@ -76,32 +100,77 @@ def capture_records(
     if gpu is not None:
         agent_queries.check_simulation(python, gpu)
     programs = run_records.programs_of(records, verdict, gpu)
-    chosen: tuple[IssueProgram, ScrubResult] | None = None
-    why_not = _why_not(verdict, programs, is_agreed)
+    answer = _Answer(
+        records,
+        verdict,
+        programs,
+        _why_not(verdict, programs, is_agreed),
+        record_packs.sign_record(verdict),
+    )
     if not as_json:
-        _print_verdict(records, verdict, FACTS_ALONE if why_not else FACTS_WITH_PROGRAM)
-    if not why_not:
+        _print_verdict(records, verdict)
+    if answer.why_not and (programs or not verdict.is_failure):
+        answer.known = _known(answer, catalogues)
+    else:
         run = run_directory.create_run_directory(output_dir, "record")
         try:
-            with terminal.LiveStatus(is_quiet=as_json) as live, consent.deleted_if_refused(run):
-                jail = consent.find_jail(run.path)
-                _ask(programs, jail, is_agreed, live)
-                chosen = run_records.run_programs(
-                    programs, verdict, jail, run.path, python, live.show_message, budget_s
-                )
-        except torch_environments.CannotInstall as problem:
-            raise BadInput(str(problem)) from problem
-        except consent.NoConsent as problem:
-            why_not = str(problem)
+            with consent.deleted_if_refused(run):
+                if not answer.why_not:
+                    _run_programs(answer, run, python, budget_s, is_agreed, as_json)
+                answer.known = _known(answer, catalogues)
+                _leave_pack(answer, run)
         finally:
             run.release_lock()
-    result = chosen[1] if chosen is not None else None
-    known = _known(result, catalogues)
     if as_json:
-        out.RESULTS.print_json(_document(records, verdict, programs, chosen, why_not, known))
+        out.RESULTS.print_json(_document(answer))
     else:
-        _print_result(verdict, chosen, why_not, known)
-    return _exit_code(verdict, result)
+        _print_result(answer)
+    return _exit_code(verdict, answer.chosen[1] if answer.chosen is not None else None)
+
+
+def _run_programs(
+    answer: _Answer, run: RunDir, python: str, budget_s: float, is_agreed: bool, is_quiet: bool
+) -> None:
+    """Run the programs in a jail, with consent."""
+    from reprokit.host.bisect import torch_environments
+    from reprokit.host.scrub import run_records
+
+    try:
+        with terminal.LiveStatus(is_quiet=is_quiet) as live:
+            jail = consent.find_jail(run.path)
+            _ask(answer.programs, jail, is_agreed, live)
+            answer.chosen = run_records.run_programs(
+                answer.programs,
+                answer.verdict,
+                jail,
+                run.path,
+                python,
+                live.show_message,
+                budget_s,
+            )
+    except torch_environments.CannotInstall as problem:
+        raise BadInput(str(problem)) from problem
+    except consent.NoConsent as problem:
+        answer.why_not = str(problem)
+
+
+def _leave_pack(answer: _Answer, run: RunDir) -> None:
+    """Leave the pack of the program, or else that of the records, if they have a failure."""
+    from reprokit.host.run import run_directory
+    from reprokit.host.scrub import record_packs
+
+    if answer.opened is not None:
+        answer.pack = answer.opened.pack.path
+    elif not answer.verdict.is_failure:
+        if answer.chosen is None:
+            run.delete_run()
+    else:
+        try:
+            answer.pack = record_packs.write_record_pack(
+                answer.records, answer.verdict, answer.signed, _document(answer), run
+            )
+        except OSError as problem:
+            raise run_directory.cannot_write(run.output, problem) from problem
 
 
 def _why_not(verdict: RecordedVerdict, programs: Sequence[IssueProgram], is_agreed: bool) -> str:
@@ -132,9 +201,13 @@ def _ask(
     live.resume()
 
 
-def _known(result: ScrubResult | None, catalogues: tuple[Path, ...]) -> list[KnownMatch]:
-    opened = result.failure.opened if result is not None and result.failure is not None else None
-    return known_matches.find_known_of_pack(opened, catalogues) if opened is not None else []
+def _known(answer: _Answer, catalogues: tuple[Path, ...]) -> list[KnownMatch]:
+    if answer.opened is not None:
+        return known_matches.find_known_of_pack(answer.opened, catalogues)
+    signed = answer.signed
+    if signed is None:
+        return []
+    return known_matches.find_known(signed.signature, signed.traits, catalogues)
 
 
 def _exit_code(verdict: RecordedVerdict, result: ScrubResult | None) -> int:
@@ -173,7 +246,7 @@ def _torch_of(records: Records) -> str:
     return next(filter(None, versions), "")
 
 
-def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -> None:
+def _print_verdict(records: Records, verdict: RecordedVerdict) -> None:
     from reprokit.core.records.verdict_kinds import kind_named
 
     colour = kind_named(verdict.kind).colour
@@ -181,7 +254,7 @@ def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -
     columns = MAX_COLUMNS - len(verdict.kind) - len(ending)
     reason = cut_at_word(out.one_line(f": {verdict.reason}"), columns)
     out.RESULTS.print_line((verdict.kind, f"bold {colour}"), reason + ending)
-    for name, text in verdict.rows[:max_facts]:
+    for name, text in verdict.rows[:MAX_FACTS]:
         _row(name, text)
     torch = _torch_of(records)
     count = len(records.runs)
@@ -190,57 +263,46 @@ def _print_verdict(records: Records, verdict: RecordedVerdict, max_facts: int) -
     _row("record", f"{names}{of}{f', torch {torch}' if torch else ''}")
 
 
-def _print_result(
-    verdict: RecordedVerdict,
-    chosen: tuple[IssueProgram, ScrubResult] | None,
-    why_not: str,
-    known: Sequence[KnownMatch],
-) -> None:
+def _print_result(answer: _Answer) -> None:
+    repro = answer.opened.repro if answer.opened is not None else ""
+    if answer.chosen is not None:
+        _print_program(answer.verdict, *answer.chosen)
+    if not repro:
+        for text in answer.verdict.missing[:1]:
+            _row("missing", text, 2)
+        failure = answer.chosen[1].failure if answer.chosen is not None else None
+        why_not = answer.why_not or (failure.unproven if failure is not None else "")
+        _row("no repro", why_not or "the program does not show it")
+    for match in answer.known[:1]:
+        _row("known", match.sentence, 2)
+    if answer.opened is not None and repro:
+        lines = plural(len(repro.splitlines()), "line")
+        _row("repro", f"{lines}, fails in {answer.opened.proof} fresh processes")
+    if answer.pack is not None:
+        path = shlex.quote(str(answer.pack))  # a path is never cut
+        out.RESULTS.print_line(f"{'pack':<{NAME_COLUMNS}}{path}")
+        out.RESULTS.print_line(f"{'next':<{NAME_COLUMNS}}reprokit show {path}")
+    if repro and len(repro.splitlines()) <= MAX_REPRO_LINES:
+        out.RESULTS.print_line("")
+        out.RESULTS.print_text(repro)
+
+
+def _print_program(verdict: RecordedVerdict, issue: IssueProgram, result: ScrubResult) -> None:
+    """Print what a program did here."""
     from reprokit.host.scrub import jail, run_records
 
-    if chosen is None:
-        for text in verdict.missing[:2]:
-            _row("missing", text, 2)
-        _row("no repro", why_not, 2)
-        return
-    issue, result = chosen
     is_simulated = issue.gpu is not None
     _row("program", f"{issue.title}: {run_records.in_words(result, verdict, is_simulated)}", 2)
     if issue.names_gpu and not is_simulated and not jail.has_gpu():
         _row("missing", "a GPU: --gpu h100 compiles the graph for a simulated one")
-    failure = result.failure
-    opened = failure.opened if failure is not None else None
-    if failure is None or opened is None or not opened.repro:
-        for text in verdict.missing[:1]:
-            _row("missing", text, 2)
-        _row("no repro", (failure.unproven if failure else "") or "the program does not show it")
-    for match in known[:1]:
-        _row("known", match.sentence)
-    if opened is not None:
-        if opened.repro:
-            lines = opened.repro.splitlines()
-            _row("repro", f"{plural(len(lines), 'line')}, fails in {opened.proof} fresh processes")
-        path = shlex.quote(str(opened.pack.path))  # a path is never cut
-        out.RESULTS.print_line(f"{'pack':<{NAME_COLUMNS}}{path}")
-        out.RESULTS.print_line(f"{'next':<{NAME_COLUMNS}}reprokit show {path}")
-        if opened.repro and len(opened.repro.splitlines()) <= MAX_REPRO_LINES:
-            out.RESULTS.print_line("")
-            out.RESULTS.print_text(opened.repro)
 
 
-def _document(
-    records: Records,
-    verdict: RecordedVerdict,
-    programs: Sequence[IssueProgram],
-    chosen: tuple[IssueProgram, ScrubResult] | None,
-    why_not: str,
-    known: Sequence[KnownMatch],
-) -> dict[str, Any]:
+def _document(answer: _Answer) -> dict[str, Any]:
     """Return the JSON document."""
     from reprokit.host.scrub import run_records
 
-    failure = chosen[1].failure if chosen is not None else None
-    opened = failure.opened if failure is not None else None
+    records, verdict, chosen = answer.records, answer.verdict, answer.chosen
+    signed = answer.signed.signature if answer.signed is not None else None
     return {
         "schema": 1,
         "from_record": True,
@@ -268,10 +330,15 @@ def _document(
             for run in records.runs
             for row in run.compiles.values()
         ],
-        "programs": [{"source": one.title, "text": one.program.text} for one in programs],
+        "programs": [{"source": one.title, "text": one.program.text} for one in answer.programs],
         "answer": run_records.answer_of(chosen[1], verdict) if chosen is not None else "",
-        "why": run_records.why_of(chosen[1]) if chosen is not None else why_not,
-        "repro": opened.repro if opened is not None else "",
-        "pack": str(opened.pack.path) if opened is not None else None,
-        "known": [match.to_json() for match in known],
+        "why": run_records.why_of(chosen[1]) if chosen is not None else answer.why_not,
+        "repro": answer.opened.repro if answer.opened is not None else "",
+        "signature": (
+            {"id": signed.id, "title": signed.title, "algorithm": signed.algorithm}
+            if signed is not None
+            else None
+        ),
+        "pack": str(answer.pack) if answer.pack is not None else None,
+        "known": [match.to_json() for match in answer.known],
     }

@@ -42,6 +42,8 @@ class RecordedVerdict:
     reported: ReportedFailure = field(default_factory=ReportedFailure)
     """The failure, for a comparison with a run."""
     failed: CompileRecord | None = None
+    traceback: str = ""
+    """The traceback of the exception, as Python prints it."""
 
     @property
     def has_compiled(self) -> bool:
@@ -69,7 +71,16 @@ def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
     where = f" in rank {run.rank}" if row and run.rank is not None and len(runs) > 1 else ""
     facts = (*_differing_ranks(runs), *_facts_of(run, row))
     problems = tuple(problem for one in runs for problem in one.problems[:3])
-    return RecordedVerdict(kind, f"{reason}{where}", facts, (*missing, *problems), reported, row)
+    error = run.error or row
+    return RecordedVerdict(
+        kind,
+        f"{reason}{where}",
+        facts,
+        (*missing, *problems),
+        reported,
+        row,
+        error.traceback if error is not None else "",
+    )
 
 
 _Found = tuple[str, str, ReportedFailure, tuple[str, ...]]

@@ -105,7 +105,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     if has_failed and capture.verdict.responsible != "reprokit":
         paths.decision = _add_issue(facts, draft, missing) or paths.decision
     exports = _add_exports(capture, draft, missing, run.path, redactor)
-    _add_compile_pages(draft, missing)
+    add_compile_pages(draft, missing)
     try:
         head = _report_head(capture, facts, paths.decision, steps, redactor)
         report = report_data.make_report_data(
@@ -184,7 +184,7 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
     return paths
 
 
-def _add_compile_pages(draft: writer.PackDraft, missing: list[Missing]) -> None:
+def add_compile_pages(draft: writer.PackDraft, missing: list[Missing]) -> None:
     """Add the page with what the traces, which are redacted, say about each compile."""
     traces = {
         name.removeprefix("trace/"): data

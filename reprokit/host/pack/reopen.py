@@ -127,6 +127,10 @@ def open_pack(path: Path) -> OpenedPack:
     """Read and verify a pack. Raises BadInput with the reason."""
     found = reader.read_pack(path, lambda name: not name.startswith(EVIDENCE))
     if run_names.VERDICT_FILE not in found.files or run_names.SIGNATURE_FILE not in found.files:
+        if run_names.RECORD_FILE in found.files:
+            raise BadInput(
+                f"{path} has records of torch and no program; run reprokit capture on the program"
+            )
         raise BadInput(f"{path} has no verdict.json or no signature.json")
     algorithm = found.read_json(run_names.SIGNATURE_FILE).get("algorithm")
     if algorithm != ALGORITHM:

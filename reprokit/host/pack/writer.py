@@ -113,6 +113,7 @@ FILE_DESCRIPTIONS = (
     ),
     ("kernels/", "each Triton kernel that was generated for a simulated GPU, as a program"),
     ("trace/", "TORCH_TRACE, gzipped; tlparse reads it"),
+    (run_names.RECORD_FILE, "what the records of torch show, and the programs made from them"),
     ("journal/", "reprokit's record of the run: events, one JSON object per line"),
     ("eager/", "the same files of the run without torch.compile"),
     ("escalate/", "logs and stacks of shorter runs for questions that the first run left open"),

@@ -51,6 +51,8 @@ class Records:
 
     runs: list[RunRecord] = field(default_factory=list)
     """One for each process that wrote a trace."""
+    traces: list[Path] = field(default_factory=list)
+    """The file of each of ``runs``, in any order."""
     programs: list[MadeProgram] = field(default_factory=list)
     """Programs that were given as files."""
     exported: Path | None = None
@@ -148,6 +150,7 @@ def _add_trace(found: Records, path: Path, name: str) -> None:
     if run.rank is None and (rank := _RANK.search(path.name)):
         run.rank = int(rank[1])
     found.runs.append(run)
+    found.traces.append(path)
     found.sources.append(name)
 
 

@@ -11,17 +11,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.records.dumps import Frame, Link
+from reprokit.core.records.dumps import Frame, Link, Raised
 from reprokit.core.shared import cuts
 
 HEADER = "Traceback (most recent call last):"
 MAX_FRAMES = 8
 MAX_MESSAGE_LINES = 6
 MAX_LINE_CHARS = 300
-_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}), in (?P<function>.*)')
 _LEFT_OUT = re.compile(r"  \[(\d+) outer frames? left out\]")
 _COMPILER_ERROR = re.compile(r":\d+:\d+: (?:fatal )?error: ")
 _FOLDERS = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
+_CAUSED = re.compile(
+    r"\n\n(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+)
+_TYPE = re.compile(r"[A-Za-z_][\w.]{0,300}")
 _HINT = re.compile(r"Set TORCHDYNAMO_VERBOSE=1|You can suppress this exception|For even more dev")
 """Advice of torch after a message, which is the same in every report."""
 
@@ -48,10 +53,33 @@ def shorten_traceback(text: str, program: str = "", max_frames: int = MAX_FRAMES
     start = text.rfind(HEADER)
     if start < 0:
         return ""
+    entries, message, before = _read(text[start + len(HEADER) :])
+    return _render(entries, message, program, max_frames, before)
+
+
+def parse_traceback(text: str) -> Raised | None:
+    """Return the exception that ``traceback.format_exc()`` wrote, with its causes; None if the text
+    is none.
+    """
+    links = []
+    for part in reversed(_CAUSED.split(text)):
+        _, header, rest = part.partition(HEADER)
+        entries, message, _ = _read(rest)
+        kind, _, words = "\n".join(message).strip().partition(":")
+        if header and _TYPE.fullmatch(kind):
+            frames = (Frame(one.file, one.function, int(one.line)) for one in reversed(entries))
+            links.append(Link(kind, words.strip(), tuple(frames)))
+    return Raised(tuple(links)) if links else None
+
+
+def _read(text: str) -> tuple[list[_Entry], list[str], int]:
+    """Return the frames of a traceback without its header, the lines of the message, and how many
+    frames were left out.
+    """
     entries: list[_Entry] = []
     message: list[str] = []
     before = 0
-    for row in text[start + len(HEADER) :].strip("\n").splitlines():
+    for row in text.strip("\n").splitlines():
         if (match := _FRAME.fullmatch(row)) and not message:
             entries.append(_Entry(match["file"], match["line"], match["function"]))
         elif (match := _LEFT_OUT.fullmatch(row)) and not entries:  # it is shortened already
@@ -62,7 +90,7 @@ def shorten_traceback(text: str, program: str = "", max_frames: int = MAX_FRAMES
                 entries[-1] = _Entry(last.file, last.line, last.function, row.strip())
         else:
             message.append(row)
-    return _render(entries, message, program, max_frames, before)
+    return entries, message, before
 
 
 def render_exception(link: Link, max_frames: int = MAX_FRAMES) -> str:
