@@ -208,6 +208,30 @@ def test_a_graph_whose_attribute_has_no_text_is_no_program() -> None:
     assert graph_programs.program_of_dynamo_graph(graph, failed.tensors) is None
 
 
+EXPORTED = """\
+ExportedProgram:
+    class GraphModule(torch.nn.Module):
+        def forward(self, x: "i64[]", y: "f32[s0, 2]"):
+             # File: /home/me/export.py:274 in forward, code: z = torch.cat([y, y])
+            cat: "f32[2*s0, 2]" = torch.ops.aten.cat.default([y, y]);  y = None
+            return (cat,)
+
+Graph signature: ExportGraphSignature(input_specs=[])
+Range constraints: {u0: VR[-int_oo, 15], s0: VR[3, 5]}
+"""
+
+
+def test_an_exported_program_of_a_trace_becomes_a_program() -> None:
+    """A size that is a symbol gets a value in its range, because torch prints no value."""
+    text = line({"exported_program": {}}, EXPORTED)
+    run = trace_records.read_trace(text.splitlines(keepends=True))
+    verdict = recorded_verdict.judge_records([run])
+    assert (verdict.kind, verdict.reason) == ("ok", "1 exported program and no compile")
+    (program,) = graph_programs.programs_of_compiles(list(run.compiles.values()))
+    assert program.made_from == "the exported program"
+    assert "torch.randn((5, 2), dtype=torch.float32)" in program.text
+
+
 @pytest.mark.parametrize("cut", [10, 200, 900, 2000])
 def test_a_trace_that_is_cut_short_is_read(cut: int) -> None:
     """A compile without its end is no claim about why it did not end."""

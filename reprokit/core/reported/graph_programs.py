@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,9 +31,14 @@ from reprokit.core.shared.source.tensors import tensor_text
 BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "eager_noexcept")
 """Backends that are a part of torch."""
 CALL = "the call that failed"
+EXPORTED = "the exported program"
+USUAL_SIZE = 8
 MAX_PROGRAMS = 3
 """Graphs of a run without a failed compile that become programs."""
 _SYMBOL = re.compile(r"[a-z]{1,2}\d{1,4}")
+_RANGE = re.compile(r"\b(?P<name>s\d{1,4}): VR\[(?P<low>\d{1,9}), (?P<high>[\w-]{1,12})\]")
+_SIZES = re.compile(r'(?<=: ")\w{2,4}\[[\w, ]{1,99}\]')
+_NAME_OF_SIZE = re.compile(r"\bs\d{1,4}\b")
 _SYMBOLIC = re.compile(r"\w+\[(?P<sizes>[^\]]{0,200})\]")
 
 
@@ -49,6 +55,9 @@ def programs_of_compile(row: CompileRecord) -> list[MadeProgram]:
     grad = None if row.trains == row.infers else row.trains
     for text in reversed(row.graphs if backend in ("", *BACKENDS) else ()):
         made = program_of_dynamo_graph(text, row.tensors, settings, grad, backend)
+        found += [made] if made is not None else []
+    for text in reversed(row.exported):
+        made = program_of_exported(text)
         found += [made] if made is not None else []
     if row.call:
         found.append(MadeProgram(row.call, CALL))
@@ -70,9 +79,10 @@ def programs_of_compiles(rows: Sequence[CompileRecord]) -> list[MadeProgram]:
     """Return a program for each of the last compiles with a graph, the last one first."""
     found = []
     for row in reversed(rows):
-        programs = programs_of_compile(row)
-        name = f"the graph of compile {row.cid}"
-        found += [replace(program, made_from=name) for program in programs[:1]]
+        for program in programs_of_compile(row)[:1]:
+            is_exported = program.made_from == EXPORTED
+            name = EXPORTED if is_exported else f"the graph of compile {row.cid}"
+            found.append(replace(program, made_from=name))
         if len(found) == MAX_PROGRAMS:
             break
     return found
@@ -125,6 +135,33 @@ def program_of_dynamo_graph(
         settings=settings,
     )
     return MadeProgram(call.program(), "the graph of Dynamo", factory=call.factory())
+
+
+def program_of_exported(text: str) -> MadeProgram | None:
+    """Return the program of an ``ExportedProgram`` as ``str()`` prints it; None where there is
+    doubt. The print has ranges of the symbolic sizes and no values, so each gets one in its range.
+    """
+    start = text.find("class GraphModule(")
+    graph, _, rest = text.partition("Graph signature:")
+    if start < 0:
+        return None
+    lines = graph[graph.rfind("\n", 0, start) + 1 :]
+    values = {
+        found["name"]: _size_between(int(found["low"]), found["high"])
+        for found in _RANGE.finditer(rest.partition("Range constraints:")[2])
+    }
+    sized = _SIZES.sub(
+        lambda found: _NAME_OF_SIZE.sub(lambda one: str(values.get(one[0], one[0])), found[0]),
+        textwrap.dedent(lines),
+    )
+    made = program_of_dynamo_graph(sized, {})
+    return replace(made, made_from=EXPORTED) if made is not None else None
+
+
+def _size_between(low: int, high: str) -> int:
+    """Return a size in a range that torch prints: one that is not 0 or 1 if that is possible."""
+    usual = max(low, USUAL_SIZE)
+    return min(usual, int(high)) if high.isdigit() else usual
 
 
 def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

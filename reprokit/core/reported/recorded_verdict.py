@@ -12,6 +12,7 @@ from reprokit.core.ranks.rank_names import rank_ranges
 from reprokit.core.reported.graph_programs import BACKENDS
 from reprokit.core.reported.reported_failure import ReportedFailure
 from reprokit.core.reported.trace_records import (
+    EXPORT,
     CompileRecord,
     RecordedError,
     RunRecord,
@@ -122,7 +123,8 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
         words=frozenset(re.findall(r"[A-Za-z]{3,}", row.traceback[-MAX_LOG_CHARS:])),
     )
     graph = "a graph, such as where Dynamo itself raises; run reprokit capture on the program"
-    missing = [*([] if row.graphs or row.runnables or row.call else [graph]), *no_call]
+    has_graph = row.graphs or row.exported or row.runnables or row.call
+    missing = [*([] if has_graph else [graph]), *no_call]
     if (backend := backend_of(row)) and backend not in BACKENDS:
         missing.append(f"the backend {backend}, which is not a part of torch")
     return "exception", f"{what} raised {error}: {first}".rstrip(": "), reported, tuple(missing)
@@ -149,7 +151,11 @@ def _of_healthy(run: RunRecord) -> _Found:
         reason = f"{plural(count, 'graph break')} in {plural(len(rows), 'compile')}{ending}"
         missing = ("whether fullgraph=True was set, with which a graph break is an error",)
         return "graph-break", reason, ReportedFailure("", torch=run.torch), missing
-    reason = f"{plural(len(rows), 'compile')}, none failed"
+    exported = sum(len(row.exported) for row in rows)
+    compiles = sum(row.cid != EXPORT for row in rows)
+    reason = f"{plural(compiles, 'compile')}, none failed"
+    if exported and not compiles:
+        reason = f"{plural(exported, 'exported program')} and no compile"
     missing = ("results and errors of compiled code: a trace has compiles only",)
     return "ok", reason, ReportedFailure("", torch=run.torch), missing
 

@@ -25,10 +25,11 @@ EXPORT = "export"
 _PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
 _WANTED = frozenset(
     "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
-    " recompile_reasons dynamo_cpp_guards_str inductor_output_code reprokit_call"
+    " recompile_reasons dynamo_cpp_guards_str inductor_output_code exported_program reprokit_call"
     " reprokit_error".split()
 )
 """Records whose payload is read."""
+_OF_NO_FRAME = ("dynamo_output_graph", "fx_graph_runnable", "exported_program")
 _TIME = "_cumulative_compile_time_us"
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
@@ -93,6 +94,8 @@ class CompileRecord:
     """Part of the compiler -> seconds: ``dynamo``, ``aot_autograd``, ``inductor`` and others."""
     graphs: list[str] = field(default_factory=list)
     """The graphs of Dynamo, as Python text, of the last attempt."""
+    exported: list[str] = field(default_factory=list)
+    """Programs of ``torch.export``, as torch prints them."""
     runnables: list[str] = field(default_factory=list)
     """The graphs of Inductor, as programs."""
     call: str = ""
@@ -125,7 +128,11 @@ class CompileRecord:
             return [f"not {guard}" for guard in self.recompiled_because]
         if part == "breaks":
             return [f"{one.place}: {one.reason}" for one in self.breaks]
-        return {"graphs": self.graphs, "guards": self.guards, "kernels": self.kernels}[part]
+        return {
+            "graphs": self.graphs + self.exported,
+            "guards": self.guards,
+            "kernels": self.kernels,
+        }[part]
 
     @property
     def is_failure(self) -> bool:
@@ -289,41 +296,64 @@ def _take(
     row = _row_of(run, record, name)
     if row is None:
         return
-    if "dynamo_start" in record:
-        attempt = record.get("attempt")
-        if isinstance(attempt, int) and attempt > row.attempt:
-            row.attempt = attempt
-            row.graphs.clear()
+    if name in _TAKE_TEXT:
+        _TAKE_TEXT[name](row, payload)
+        if name == "fx_graph_runnable" and not run.torch:
+            found = _VERSION_OF_PROGRAM.search(payload)
+            run.torch = found[1] if found else ""
+    elif metrics is not None:
+        _take_metrics(row, metrics)
+    else:
+        _take_facts(row, record, tensors)
+
+
+def _take_facts(
+    row: CompileRecord, record: dict[str, Any], tensors: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    """Add what a record without a text says."""
+    attempt = record.get("attempt")
+    if "dynamo_start" in record and isinstance(attempt, int) and attempt > row.attempt:
+        row.attempt = attempt
+        row.graphs.clear()
+    row.trains |= "aot_joint_graph" in record or "aot_backward_graph" in record
+    row.infers |= "aot_inference_graph" in record
     if isinstance(facts := record.get("describe_tensor"), dict):
         tensors[_key_of(facts)] = facts
     elif isinstance(source := record.get("describe_source"), dict):
         key = _key_of(source)
         if key in tensors and isinstance(source.get("source"), str):
             row.tensors[source["source"]] = tensors[key]
-    elif "aot_joint_graph" in record or "aot_backward_graph" in record:
-        row.trains = True
-    elif "aot_inference_graph" in record:
-        row.infers = True
-    elif name == "dynamo_output_graph":
-        row.graphs.append(payload)
-    elif name == "fx_graph_runnable":
-        row.runnables.append(payload)
-        if not run.torch and (found := _VERSION_OF_PROGRAM.search(payload)):
-            run.torch = found[1]
-    elif name == "reprokit_call":
-        row.call, row.why_no_call = _call_of(payload)
-    elif name == "dynamo_cpp_guards_str":
-        row.guards.append(payload)
-    elif name == "inductor_output_code":
-        row.kernels.append(payload)
-    elif name == "dynamo_error":
-        row.traceback = payload
-    elif name == "dynamo_graph_break_reason" and len(row.breaks) < MAX_BREAKS:
+
+
+def _take_call(row: CompileRecord, payload: str) -> None:
+    row.call, row.why_no_call = _call_of(payload)
+
+
+def _take_error(row: CompileRecord, payload: str) -> None:
+    row.traceback = payload
+
+
+def _take_break(row: CompileRecord, payload: str) -> None:
+    if len(row.breaks) < MAX_BREAKS:
         row.breaks.append(_break_of(payload))
-    elif name == "recompile_reasons":
-        row.recompiled_because = _reasons(payload)
-    elif metrics is not None:
-        _take_metrics(row, metrics)
+
+
+def _take_reasons(row: CompileRecord, payload: str) -> None:
+    row.recompiled_because = _reasons(payload)
+
+
+_TAKE_TEXT: dict[str, Callable[[CompileRecord, str], None]] = {
+    "dynamo_output_graph": lambda row, payload: row.graphs.append(payload),
+    "exported_program": lambda row, payload: row.exported.append(payload),
+    "fx_graph_runnable": lambda row, payload: row.runnables.append(payload),
+    "dynamo_cpp_guards_str": lambda row, payload: row.guards.append(payload),
+    "inductor_output_code": lambda row, payload: row.kernels.append(payload),
+    "reprokit_call": _take_call,
+    "dynamo_error": _take_error,
+    "dynamo_graph_break_reason": _take_break,
+    "recompile_reasons": _take_reasons,
+}
+"""Name of a record -> what its text adds to a compile."""
 
 
 def _key_of(facts: dict[str, Any]) -> tuple[str, str]:
@@ -334,7 +364,7 @@ def _row_of(run: RunRecord, record: dict[str, Any], name: str) -> CompileRecord 
     """Return the compile of a record. Graphs of ``torch.export`` are of no frame."""
     frame, number = record.get("frame_id"), record.get("frame_compile_id")
     is_of_frame = isinstance(frame, int) and isinstance(number, int)
-    if not is_of_frame and name not in ("dynamo_output_graph", "fx_graph_runnable"):
+    if not is_of_frame and name not in _OF_NO_FRAME:
         return None
     cid = f"{frame}/{number}" if is_of_frame else EXPORT
     if cid not in run.compiles:
