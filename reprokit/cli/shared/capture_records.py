@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 MAX_REPRO_LINES = 15
 """A longer repro is only named, not printed."""
-MAX_FACTS = 2
-"""Facts of the record that are printed, so that all is in ten lines."""
+MAX_FACTS, MAX_MISSING = 2, 2
+"""Facts of the record, and lines of what is missing, so that all is in ten lines."""
 AS_RECORDED = ", as recorded"
 
 
@@ -268,8 +268,9 @@ def _print_result(answer: _Answer) -> None:
     if answer.chosen is not None:
         _print_program(answer.verdict, *answer.chosen)
     if not repro:
-        for text in answer.verdict.missing[:1]:
-            _row("missing", text, 2)
+        rows = answer.verdict.missing[:MAX_MISSING]
+        for text in rows:
+            _row("missing", text, MAX_MISSING + 1 - len(rows))
         failure = answer.chosen[1].failure if answer.chosen is not None else None
         why_not = answer.why_not or (failure.unproven if failure is not None else "")
         _row("no repro", why_not or "the program does not show it")
