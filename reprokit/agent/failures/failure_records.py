@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from .call_programs import CallToSave
+    from .call_programs import CallToSave, ProgramOfCall
 
 LOGGER = "torch.__trace"
 MAX_KEPT_BYTES, MAX_COMPILES = 32 << 20, 64
@@ -192,7 +192,8 @@ def _compiled_call(
     from . import call_programs
 
     found = frame.f_locals
-    try:
+
+    def program() -> ProgramOfCall:
         outer = _outer_function(frame) if found["code"].co_name.startswith(_RESUME) else None
         call = (
             _running_call(outer)
@@ -202,12 +203,19 @@ def _compiled_call(
             )
         )
         words = ["fullgraph=True"] * bool(found.get("one_graph"))
-        text = call_programs.program_of_call(call, words, found["compiler_fn"], has_values).text
+        return call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
+
+    return _record(CALL, _text_or_reason(program), key)
+
+
+def _text_or_reason(make: Callable[[], ProgramOfCall]) -> str:
+    """Return the text of a program, or a comment why there is none."""
+    try:
+        return make().text
     except KeyboardInterrupt:
         raise
     except BaseException as problem:  # a user's object may raise anything, also SystemExit
-        text = f"# no program of the call: {problem}"
-    return _record(CALL, text, key)
+        return f"# no program of the call: {problem or type(problem).__name__}"
 
 
 def _outer_function(frame: types.FrameType) -> types.FrameType | None:
@@ -261,12 +269,10 @@ def _called(problem: BaseException, has_values: bool) -> str:
     frame = next((one for one in rest if _TORCH not in one.f_code.co_filename), None)
     if frame is None:
         return "# no program of the call: it is not in the traceback\n"
-    try:
-        return call_programs.program_of_call(_running_call(frame), (), None, has_values).text
-    except KeyboardInterrupt:
-        raise
-    except BaseException as inner:  # a user's object may raise anything, also SystemExit
-        return f"# no program of the call: {inner!r}\n"
+    called = frame
+    return _text_or_reason(
+        lambda: call_programs.program_of_call(_running_call(called), (), None, has_values)
+    )
 
 
 def _last_place(problem: BaseException) -> str:
