@@ -225,10 +225,11 @@ def test_a_recompile_limit_is_written(tmp_path: Path) -> None:
 import reprokit, torch
 reprokit.watch(on_failure="record")
 @torch.compile(backend="eager")
-def scale(x, name):
-    return x * len(name)
+def scale(x):
+    return x * len(NAME)
 for count in range(12):
-    scale(torch.ones(3), "a" * count)
+    NAME = "a" * count
+    scale(torch.ones(3))
 """)
     text = f"import runpy; runpy.run_path({str(script)!r})"
     assert run(text, tmp_path).stderr.count("reprokit: a compile failed") == 1

@@ -26,6 +26,15 @@ x = torch.randint(0, 2, (4, 5))
 y = torch.randn(6).as_strided((2, 3), (1, 2))
 torch.compile(scale, dynamic=False)(x, 'ccc', y)
 """
+GLOBAL = """
+import torch
+COUNT = 2
+config = Config()
+def scale(x):
+    return x * COUNT + config.steps
+x = torch.randn(3)
+torch.compile(scale)(x)
+"""
 COMMENT = "      # self.step += 1  # a.py:10 in forward (HINT: b == c)"
 
 
@@ -62,6 +71,16 @@ COMMENT = "      # self.step += 1  # a.py:10 in forward (HINT: b == c)"
             ["0/0: tensor 'y' dtype mismatch. expected Double, actual Float"],
             ["for value in [torch.float64]:", "    compiled(x, 'ccc', y.to(value))"],
         ),
+        (
+            GLOBAL,
+            ["0/0: G['COUNT'] == 0   # x", "0/1: G['COUNT'] == 1   # x"],
+            ["for value in [0, 1, 2]:", "    COUNT = value", "    compiled(x)"],
+        ),
+        (
+            GLOBAL,
+            ["0/0: G['config'].steps == 5"],
+            ["for value in [5]:", "    config.steps = value", "    compiled(x)"],
+        ),
     ],
 )
 def test_each_call_has_its_value(call: str, guards: list[str], rows: list[str]) -> None:
@@ -76,6 +95,8 @@ def test_each_call_has_its_value(call: str, guards: list[str], rows: list[str]) 
     [
         (FUNCTION, []),
         (FUNCTION, ["0/0: G['COUNT'] == 1"]),
+        (GLOBAL, ["0/0: G['COUNT'] == 1", "0/1: COUNT == 1"]),
+        (FUNCTION, ["0/0:  == 1"]),
         (
             FUNCTION,
             ["0/0: name == 'a'", "0/1: tensor 'x' dtype mismatch. expected Int, actual Long"],

@@ -62,6 +62,8 @@ class _Attribute(NamedTuple):
 class ObjectWriter(DefinitionWriter):
     """Also writes tensors, modules and objects, and imports what is installed."""
 
+    keeps_constants = True
+
     def __init__(self, has_values: bool, function: Any = None) -> None:
         """Create the writer. ``function`` may be a module, whose shared tensors stay shared."""
         super().__init__()

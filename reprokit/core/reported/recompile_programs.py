@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from reprokit.core.reported.made_programs import literal, parsed
 
 MAX_VALUES = 64
 _EQUAL = re.compile(
-    r"\d{1,6}/\d{1,6}: ([A-Za-z_][\w.]{0,200}) == (.{1,400}?)(?:\s\s+#.*)?", re.DOTALL
+    r"\d{1,6}/\d{1,6}: (G\['[A-Za-z_]\w{0,100}'\])?([A-Za-z_.][\w.]{0,200})?"
+    r" == (.{1,400}?)(?:\s\s+#.*)?",
+    re.DOTALL,
 )
 _SIZE = re.compile(
     r"\d{1,6}/\d{1,6}: tensor '(\w{1,200})' size mismatch at index (\d{1,3})\. expected (\d{1,12}),"
@@ -52,11 +55,12 @@ class _Changed:
     """What was different in each earlier call."""
 
     source: str
-    """An argument, or an attribute of one."""
-    values: list[ast.expr]
+    """An argument, a global variable, or an attribute of one."""
+    values: tuple[ast.expr, ...]
     index: int | None = None
     """The dimension, if the values are sizes."""
     is_dtype: bool = False
+    is_global: bool = False
 
 
 def program_of_recompiles(call: str, guards: Sequence[str]) -> str:
@@ -91,39 +95,43 @@ def _changed(guards: Sequence[str]) -> _Changed | None:
     found: list[_Changed] = []
     for guard in guards[:MAX_VALUES]:
         if match := _EQUAL.fullmatch(guard):
-            value = parsed(match[2]).body
+            value = parsed(match[3]).body
             if len(value) != 1 or not isinstance(value[0], ast.Expr):
                 return None
             if literal(value[0].value) is ...:
                 return None
-            found.append(_Changed(match[1], [value[0].value]))
+            source = (match[1] or "")[3:-2] + (match[2] or "")
+            found.append(_Changed(source, (value[0].value,), is_global=bool(match[1])))
         elif match := _SIZE.fullmatch(guard):
-            found.append(_Changed(match[1], [ast.Constant(int(match[3]))], int(match[2])))
+            found.append(_Changed(match[1], (ast.Constant(int(match[3])),), int(match[2])))
         elif (match := _DTYPE.fullmatch(guard)) and match[2] in _DTYPES:
             text = ast.parse(f"torch.{_DTYPES[match[2]]}", mode="eval").body
-            found.append(_Changed(match[1], [text], is_dtype=True))
+            found.append(_Changed(match[1], (text,), is_dtype=True))
         else:
             return None
-    if len({(one.source, one.index, one.is_dtype) for one in found}) != 1:
+    if len({dataclasses.replace(one, values=()) for one in found}) != 1:
         return None
-    return _Changed(
-        found[0].source, [one.values[0] for one in found], found[0].index, found[0].is_dtype
-    )
+    return dataclasses.replace(found[0], values=tuple(one.values[0] for one in found))
 
 
 def _loop(
     tree: ast.Module, changed: _Changed, function: ast.expr, again: ast.Call
 ) -> list[ast.stmt] | None:
     """Return the loop over the earlier values, and the last call; None where there is doubt."""
-    value = ast.Name("value", ast.Load())
     first, *path = changed.source.split(".")
-    if path:  # self.step: an attribute of the module that is called
-        if first != "self" or not isinstance(function, ast.Name):
+    if path or changed.is_global:
+        owner = first
+        if not changed.is_global:  # self.step: an attribute of the module that is called
+            if first != "self" or not isinstance(function, ast.Name):
+                return None
+            owner = function.id
+        target = ".".join([owner, *path])
+        if changed.is_global and _assigned(tree, owner) is None:
             return None
-        target = ast.parse(f"{function.id}.{'.'.join(path)}", mode="eval").body
-        sets: ast.stmt = ast.Assign([_stored(target)], value)
-        now = _assigned(tree, ast.unparse(target))
-        values = [*changed.values, now] if now is not None else changed.values
+        sets = ast.parse(f"{target} = value").body[0]
+        now = _assigned(tree, target)
+        last = [now] if now is not None and literal(now) is not ... else []
+        values = [*changed.values, *last]
         return [_for_each(values, [sets, ast.Expr(again)])]
     each = copy.deepcopy(again)
     if not _replace(each, tree, function, first, lambda old: _changed_argument(tree, changed, old)):
@@ -137,16 +145,11 @@ def _for_each(values: Sequence[ast.expr], body: list[ast.stmt]) -> ast.For:
     )
 
 
-def _stored(target: ast.expr) -> ast.expr:
-    assert isinstance(target, ast.Attribute)
-    return ast.Attribute(target.value, target.attr, ast.Store())
-
-
 def _assigned(tree: ast.Module, name: str) -> ast.expr | None:
-    """Return the literal that a line of the program gives a name."""
+    """Return what a line of the program gives a name."""
     for node in reversed(tree.body):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return node.value if literal(node.value) is not ... else None
+            return node.value
     return None
 
 

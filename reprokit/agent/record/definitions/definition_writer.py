@@ -34,6 +34,9 @@ class DefinitionWriter:
     ``local`` has the local variables of the graph, which hide definitions that it reads.
     """
 
+    keeps_constants = False
+    """Whether a number or text that a function reads by a name keeps that name."""
+
     def __init__(self, local: Iterable[str] = ()) -> None:
         self._taken = {"torch", "Repro", "repro", "make_inputs", "compiled", "inputs"}
         self._local = frozenset(local)
@@ -147,6 +150,14 @@ class DefinitionWriter:
         if self._rows.get(name) != text:
             name = self.free_name(name)
             self._rows[name] = text
+            self._needs[name] = set()
+        return self._use(name)
+
+    def add_constant(self, name: str, value: object) -> str:
+        """Add a variable with a value that ``repr()`` writes, and return its name."""
+        if self._rows.get(name) != f"{name} = {value!r}":
+            name = self.free_name(name)
+            self._rows[name] = f"{name} = {value!r}"
             self._needs[name] = set()
         return self._use(name)
 
@@ -305,6 +316,8 @@ class _Resolver(ast.NodeTransformer):
             with self._writer.defining(value, node.id) as (name, add):
                 add(f"{name} = {self._writer._plain(value)}")
             return ast.Name(name, ast.Load())
+        if self._writer.keeps_constants and type(value) in (bool, int, str):
+            return ast.Name(self._writer.add_constant(node.id, value), ast.Load())
         return _parsed(self._writer.expression(value, node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
