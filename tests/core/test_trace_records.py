@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprokit.core.reported import graph_programs, recorded_verdict, repro_programs, trace_records
+from tests.support.environments import clean_environ
 
 GRAPH = """\
 class GraphModule(torch.nn.Module):
@@ -189,6 +193,37 @@ def test_inputs_that_share_memory_share_it_in_the_program() -> None:
     assert "buf0.as_strided((4, 8), (8, 1), 0),\n" in program.text
     assert "buf0.as_strided((2,), (1,), 6),\n" in program.text
     assert "buf9 = torch.randn(5)\n" in program.text
+
+
+COLLECTIVE = """
+class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[4, 4][4, 1]cpu"):
+        l_x_ = L_x_
+        ar: "f32[4, 4]" = torch.ops._c10d_functional.all_reduce.default(l_x_, "avg", "0")
+        ag: "f32[12, 4]" = torch.ops._c10d_functional.all_gather_into_tensor.default(ar, 3, "0")
+        done: "f32[12, 4]" = torch.ops._c10d_functional.wait_tensor.default(ag);  ag = None
+        return (done,)
+"""
+
+
+def test_a_graph_with_collectives_is_that_of_one_rank() -> None:
+    """The group of all ranks is a fake one. A group of some ranks is not known from the graph."""
+    made = graph_programs.program_of_dynamo_graph(COLLECTIVE, {})
+    assert made is not None
+    assert 'dist.init_process_group("fake", rank=0, world_size=3' in made.text
+    text = COLLECTIVE.replace('3, "0"', '3, "7"')
+    made = graph_programs.program_of_dynamo_graph(text, {})
+    assert made is not None and "init_process_group" not in made.text
+
+
+@pytest.mark.real
+def test_the_program_of_one_rank_runs(tmp_path: Path) -> None:
+    made = graph_programs.program_of_dynamo_graph(COLLECTIVE, {}, backend="aot_eager")
+    assert made is not None
+    (tmp_path / "rank.py").write_text(made.text)
+    command = [sys.executable, tmp_path / "rank.py"]
+    done = subprocess.run(command, env=clean_environ(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_a_graph_of_a_backend_of_the_user_is_no_program() -> None:

@@ -292,9 +292,8 @@ def _print_program(verdict: RecordedVerdict, issue: IssueProgram, result: ScrubR
     """Print what a program did here."""
     from reprokit.host.scrub import jail, run_records
 
-    is_simulated = issue.gpu is not None
-    _row("program", f"{issue.title}: {run_records.in_words(result, verdict, is_simulated)}", 2)
-    if issue.names_gpu and not is_simulated and not jail.has_gpu():
+    _row("program", f"{issue.title}: {run_records.in_words(issue, result, verdict)}", 2)
+    if issue.names_gpu and issue.gpu is None and not jail.has_gpu():
         _row("missing", "a GPU: --gpu h100 compiles the graph for a simulated one")
 
 

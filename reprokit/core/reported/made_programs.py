@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.core.shared.source import process_group
+
 MAX_CHARS = 4 << 20
+MAX_RANKS = 1 << 20
 _CONFIG = re.compile(
     r"torch(?:\._dynamo|\._inductor|\._functorch)\.config\.(?!trace\.)[\w.]{1,120}"
 )
@@ -114,7 +117,23 @@ class GraphCall:
         modules = dict.fromkeys(row.partition(".config.")[0] + ".config" for row in self.settings)
         rows += [f"import {module}" for module in modules]
         rows += ["", *self.settings] if self.settings else []
+        rows += _group_lines(self.graph)
         return [*rows, "", self.graph, ""]
+
+
+def _group_lines(graph: str) -> list[str]:
+    """Return the lines that make the process a rank of the group of all ranks, if the collectives
+    of a graph name that group and no other one. No collective is executed.
+    """
+    count, groups = 2, set[Any]()
+    for node in ast.walk(parsed(graph)):
+        if isinstance(node, ast.Call) and "._c10d_functional." in ast.unparse(node.func):
+            values = [literal(one) for one in node.args[1:]]
+            groups |= {one for one in values[-1:] if isinstance(one, str)}
+            sizes = [one for one in values if type(one) is int and 1 < one <= MAX_RANKS]
+            count = max(count, *sizes, 0)
+    is_whole = groups == {process_group.ALL_RANKS}
+    return ["", *process_group.join_group_lines(0, count, None)] if is_whole else []
 
 
 def _uses_modules(graph: str) -> bool:

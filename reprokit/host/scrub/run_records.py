@@ -14,6 +14,7 @@ from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.made_programs import MadeProgram
 from reprokit.core.reported.recorded_verdict import RecordedVerdict
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
+from reprokit.core.shared.source import process_group
 from reprokit.host.scrub import read_records, run_issue
 from reprokit.host.scrub.jail import Jail
 from reprokit.host.scrub.read_records import Records
@@ -117,12 +118,14 @@ def answer_of(result: ScrubResult, verdict: RecordedVerdict) -> str:
     return answers.PASSES if ends and not verdict.is_failure else run.answer
 
 
-def in_words(result: ScrubResult, verdict: RecordedVerdict, is_simulated: bool = False) -> str:
+def in_words(issue: IssueProgram, result: ScrubResult, verdict: RecordedVerdict) -> str:
     """Return what the first torch did with the program, beside the record."""
     run, answer = result.runs[0], answer_of(result, verdict)
-    gpu = " for a simulated GPU" if is_simulated else ""
+    gpu = " for a simulated GPU" if issue.gpu is not None else ""
     if answer == answers.PASSES:
-        return f"runs to its end here with torch {run.torch}, with random inputs"
+        is_rank = process_group.needs_process_group(issue.program.text)
+        alone = " and without the other ranks" if is_rank else ""
+        return f"runs to its end here with torch {run.torch}, with random inputs{alone}"
     what = {
         answers.FAILS: "fails here" + " in the same way" * bool(verdict.reported.kind),
         answers.DIFFERENT: "fails here in a different way",

@@ -13,6 +13,8 @@ from typing import Any
 
 MESH = "mesh"
 """The name of the mesh of all ranks in a program."""
+ALL_RANKS = "0"
+"""The name that torch gives the group of all ranks, which is the first one."""
 STYLES = {
     "colwise": ("ColwiseParallel", ""),
     "rowwise": ("RowwiseParallel", ""),
