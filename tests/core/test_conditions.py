@@ -56,6 +56,11 @@ def test_values_of_inputs_are_asked_first() -> None:
     assert found.needed == (("default dtype", "float32"),) and asked <= 4
 
 
+def test_vector_instructions_are_asked_next() -> None:
+    found, asked = _search([{"vector instructions"}])
+    assert found.needed[0][0] == "vector instructions" and asked <= 4
+
+
 def test_either_of_two_conditions_is_kept_apart() -> None:
     """Each may change alone, because the other one is enough."""
     found, _ = _search([{"fast math"}, {"default dtype"}])

@@ -68,8 +68,10 @@ class Condition:
             yield dataclasses.replace(self, changes=(change,))
 
 
-LIKELY = ("default dtype", "random seed")
-"""The conditions that change the values of inputs. They are asked before the others."""
+LIKELY = (("default dtype", "random seed"), ("vector instructions",))
+"""Conditions that are often all that a failure needs, and are asked before the others: those that
+change the values of inputs, and the one that changes most of the generated code.
+"""
 
 
 def merged(first: Conditions, second: Conditions) -> Conditions:
@@ -185,8 +187,8 @@ def find_conditions(conditions: Sequence[Condition], answer: Answer) -> Conditio
 
     kept: list[Condition] = []
     if conditions and not holds([]):
-        likely = [c for c in conditions if c.name in LIKELY]
-        kept = likely if likely and holds(likely) else list(conditions)
+        likely = ([c for c in conditions if c.name in names] for names in LIKELY)
+        kept = next((some for some in likely if some and holds(some)), list(conditions))
         kept = subsets.ddmin(kept, holds)
     alone = {c.name: ask((c,)) for c in kept}
     is_known = {same_failure.SAME, same_failure.PASSES}
