@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -257,6 +258,28 @@ def test_an_interpreter_without_torch_is_reported(tmp_path: Path) -> None:
         client.ProbeServer(tmp_path, str(tmp_path / "bare/bin/python"), "aot") as server,
     ):
         server.run_program("pass\n", ProbeLimits(10.0))
+
+
+def test_the_cpp_compiler_only_checks_the_code(tmp_path: Path) -> None:
+    """An error has the same signature as of a whole build, and code without one passes."""
+    text = (
+        "import subprocess\nimport torch\nimport torch._inductor.config\n"
+        "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = {!r}\n"
+        "run = subprocess.run\n"
+        "def show(command, *args, **words):\n"
+        "    print(*command, flush=True)\n"
+        "    return run(command, *args, **words)\n"
+        "subprocess.run = show\n"
+        "torch.compile(lambda x: x.relu() + 1)(torch.randn(8))\n"
+    )
+    wanted: dict[str, Any] = {"stop": "cpp-build", "checks_syntax": True}
+    with client.ProbeServer(tmp_path, sys.executable, "build") as server:
+        checked = probe(server, text.format("compile_error"), **wanted)
+        whole = probe(server, text.format("compile_error"), stop="cpp-build")
+        outcome, folder = server.run_program(text.format(None), ProbeLimits(60.0, **wanted))
+    commands = (folder / "logs" / "stdout.txt").read_text()
+    assert outcome.exit_status == 0 and ".cpp" in commands and "-fsyntax-only" in commands
+    assert checked.signature == whole.signature and "CppCompileError" in whole.signature.title
 
 
 TRAINING = """

@@ -98,6 +98,8 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
             without_compile.replace_entries(torch, lambda model, options: model)
     elif request.stop:
         stop_after_phase.stop_after(request.stop, request.is_backward, lambda: _exit_at_once(0))
+        if request.checks_syntax and "torch._inductor.compile_fx" in sys.modules:
+            stop_after_phase.only_check_syntax()
     result_recorder.install_recorder(request.role, request.results)
     if request.target:
         os.chdir(request.target.cwd)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,43 @@ def stop_after(phase: str, is_backward: bool, stop: Callable[[], None]) -> None:
     elif phase in BUILDING:
         _wrap(PyCodeCache, "load_by_key_path", after=stop_at_current)
         _wrap(AotCodeCompiler, "compile", after=stop_at_current)
+
+
+def only_check_syntax() -> None:
+    """Let the C++ compiler check the code of kernels, and write nothing.
+
+    Its front end finds the errors in the code. The kernels cannot run, so the compile must be
+    stopped after the phase ``cpp-build``.
+    """
+    from torch._inductor import codecache, cpp_builder
+
+    real_run, real_build = cpp_builder.run_compile_cmd, codecache._worker_compile_cpp
+    real_load = vars(codecache.CppCodeCache)["_load_library"].__func__
+
+    def check(command: str, *args: Any, **kwargs: Any) -> None:
+        if ".cpp" in command:  # and not only linked
+            real_run(f"{command} -fsyntax-only", *args, **kwargs)
+
+    @functools.wraps(real_build)
+    def build(*args: Any, **kwargs: Any) -> None:
+        cpp_builder.run_compile_cmd = check  # type: ignore[assignment]
+        try:
+            real_build(*args, **kwargs)
+        finally:
+            cpp_builder.run_compile_cmd = real_run
+
+    def load(cache: Any, path: str, *args: Any) -> Any:
+        return real_load(cache, path, *args) if os.path.exists(path) else _NotBuilt("kernel")
+
+    codecache._worker_compile_cpp = build
+    setattr(codecache.CppCodeCache, "_load_library", classmethod(load))  # noqa: B010
+
+
+class _NotBuilt(types.ModuleType):
+    """A library with any function."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args: None
 
 
 class _Lowered(BaseException):

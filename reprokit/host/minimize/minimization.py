@@ -71,6 +71,8 @@ def minimize_case(
     own_cpu_s = time.process_time() - server.cpu_s
     with contextlib.ExitStack() as stack:
         limits = cases.probe_limits_of(case)
+        is_cpp_error = bool(limits.stop) and verdict.cause == "CppCompileError"
+        limits = dataclasses.replace(limits, checks_syntax=is_cpp_error)
         oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.ways.must_pass = case.profile.last_passing
@@ -175,7 +177,8 @@ def _until_proved(
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
         way = oracle.ways.candidates
-        oracle.limits, oracle.ways.candidates = dataclasses.replace(usual, alone={}), None
+        oracle.limits = dataclasses.replace(usual, alone={}, checks_syntax=False)
+        oracle.ways.candidates = None
         program = oracle.finish(
             fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
         )

@@ -190,10 +190,14 @@ class Reducer:
     def _begins(self, start: StartingPoint) -> bool:
         """Return True when the program as it is shows the failure in forked children.
 
-        Try it first with the compile stopped after the phase of the failure, then without.
+        Try it first with the compile stopped after the phase of the failure, then without; and
+        before, if a C++ compiler found an error, with a compiler that only checks the code.
         """
         oracle, text = self._oracle, start.text
-        for change in ({}, {"stop": None}) if oracle.limits.stop else ({},):
+        changes: list[dict[str, Any]] = [{}]
+        changes += [{"checks_syntax": False}] if oracle.limits.checks_syntax else []
+        changes += [{"stop": None}] if oracle.limits.stop else []
+        for change in changes:
             self._limit(**change)
             oracle.forget_answers(text)
             if oracle.shows_failure(text):

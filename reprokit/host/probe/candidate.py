@@ -68,6 +68,8 @@ class ProbeLimits:
     stop: str | None = None
     """The phase after which the program is stopped; only forked children are."""
     is_backward: bool = False
+    checks_syntax: bool = False
+    """The C++ compiler only checks the generated code; only that of forked children does."""
     wants_stacks: bool = False
     """A hang is wanted, so the stacks are dumped at the deadline."""
     line_repeats: int = Request.line_repeats

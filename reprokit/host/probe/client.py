@@ -174,6 +174,7 @@ class ProbeServer:
             results=str(results),
             stop=limits.stop,
             is_backward=limits.is_backward,
+            checks_syntax=limits.checks_syntax,
             memory_bytes=int(psutil.virtual_memory().available * MAX_MEMORY_SHARE),
             file_bytes=MAX_FILE_BYTES,
             isolation=isolated_runs.with_own(

@@ -72,6 +72,8 @@ class ProbeRequest:
     """The phase after which the compile is ended."""
     is_backward: bool = False
     """The compile is ended after that phase of the backward graph."""
+    checks_syntax: bool = False
+    """The C++ compiler only checks the generated code."""
     memory_bytes: int = 0
     """The memory limit, above what the server itself uses."""
     file_bytes: int = 0

@@ -229,7 +229,7 @@ class Oracle:
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
-        plain += json.dumps(self.ways.names)
+        plain += json.dumps([*self.ways.names, self.limits.checks_syntax])
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
