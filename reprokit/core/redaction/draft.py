@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 
+from reprokit.core.redaction.rules.searched_text import SearchedText
 from reprokit.core.redaction.rules.secret_places import Span
 
 
@@ -15,27 +16,37 @@ class TextDraft:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.searched = SearchedText(text)
         self.edits: list[tuple[int, int, str]] = []
         """Start and end in the original text, and the replacement; in order."""
         self._starts: list[int] = []
         """The start of each edit in the current text."""
 
+    @property
+    def text(self) -> str:
+        """The current text."""
+        return self.searched.text
+
     def replace_spans(self, spans: list[Span]) -> None:
         """Replace the text of each span by its third value; spans are in order and do not
         overlap.
         """
+        before = self.searched.text
         pieces: list[str] = []
+        places: list[tuple[int, int]] = []
+        longer = 0
         new: list[tuple[int, int, str]] = []
         done = 0
         for start, end, text in spans:
             if start < done:
                 continue
-            pieces += (self.text[done:start], text)
+            pieces += (before[done:start], text)
             done = end
+            places.append((start + longer, start + longer + len(text)))
+            longer += len(text) - (end - start)
             begin, stop = self._original(start, is_end=False), self._original(end, is_end=True)
             new.append((begin, stop, text))
-        self.text = "".join((*pieces, self.text[done:]))
+        self.searched = self.searched.replaced("".join((*pieces, before[done:])), places)
         kept = []
         index = 0
         for edit in self.edits:

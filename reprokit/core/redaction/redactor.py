@@ -52,6 +52,7 @@ class Redactor:
         self._numbers: dict[tuple[str, str], int] = {}
         self._counts: dict[str, int] = {}
         self._rules = table.make_rules(private or PrivateNames())
+        self._hints = sorted({hint for rule in self._rules for hint in rule.hints})
         self._cache: dict[str, str] = {}
         self._known: set[str] = set()
         self._has_stand_ins = False
@@ -91,20 +92,20 @@ class Redactor:
         """
         plain = escapes.plain_text(text)
         draft = TextDraft(plain.text)
-        lowered = table.lower_text(draft.text)
+        hints = draft.searched.present_hints(self._hints)
         without_match: Rule | None = None
         for rule in self._rules:
             may_match = rule is not without_match and (guesses or not rule.is_guess)
-            if may_match and (not rule.hints or any(hint in lowered for hint in rule.hints)):
+            if may_match and (not rule.hints or not hints.isdisjoint(rule.hints)):
                 spans = [
                     (start, end, self._placeholder(kind, draft.text[start:end]))
-                    for start, end, kind in rule.find_spans(draft.text, lowered)
+                    for start, end, kind in rule.find_spans(draft.searched)
                     if not (rule.is_by_form and draft.text[start:end] in self._known)
                 ]
                 without_match = None if spans else rule
                 if spans:
                     draft.replace_spans(spans)
-                    lowered = table.lower_text(draft.text)
+                    hints = draft.searched.present_hints(self._hints)
         self._hide_learned(draft)
         edits: list[Span] = []
         done = 0
@@ -117,7 +118,7 @@ class Redactor:
 
     def _hide_learned(self, draft: TextDraft) -> None:
         """Replace the learned secrets that no rule found."""
-        for secret in self._learned:
+        for secret in draft.searched.possible_hints(self._learned, is_exact=True):
             if secret in draft.text:
                 matches = re.finditer(re.escape(secret), draft.text)
                 placeholder = self._placeholder("token", secret)

@@ -22,6 +22,10 @@ class SecretPlace:
     flags: int = 0
     is_near: bool = True
     """The secret is on the same line as a hint."""
+    is_word: bool = False
+    """The name and the secret have no white space."""
+    part: str = ""
+    """A regular expression for a part of every match that has no white space."""
 
 
 _WORD = rf"(?!{MARK})[^\s\"'`<>\\]"
@@ -43,9 +47,8 @@ def _flag(
     """Return the position after a flag of some programs, with or without white space between."""
     body = value or rf"(?P<secret>{_IN_QUOTES}|{_WORD}{{3,}})"
     pattern = rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
-    return SecretPlace(
-        name, hints or tuple(p.replace("\\", "") for p in programs.split("|")), pattern
-    )
+    hints = hints or tuple(p.replace("\\", "") for p in programs.split("|"))
+    return SecretPlace(name, hints, pattern, part=rf"(?<!\w)(?:{programs})(?![\w-])")
 
 
 _PARAMETERS = (
@@ -70,20 +73,20 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("Cookie header", ("cookie",),
         rf"\b(?:set-)?cookie2?[ \t]*:[ \t]*(?P<secret>(?!{MARK}|none\b|{_SCHEME})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
     SecretPlace("cookie", ("cookie ",), rf"<Cookie [\w.-]{{1,80}}=(?P<secret>(?!{MARK})[^\s]{{4,}}) for"),
-    SecretPlace("cookie file", ("\ttrue\t", "\tfalse\t"), r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,100}\t(?P<secret>[^\s<][^\s]{3,})"),
+    SecretPlace("cookie file", ("\ttrue\t", "\tfalse\t"), r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,100}\t(?P<secret>[^\s<][^\s]{3,})", part=r"(?<!\S)(?:TRUE|FALSE)(?!\S)"),
     SecretPlace("bearer token", ("bearer", "basic ", "negotiate", "ntlm", "apikey", "token ", "token:"),
-        rf"\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?:\s+|:\s*|%20)(?P<secret>(?=\S*\d|\S*=$)(?![\w-]*\s*\(){_WORD.replace('<>', '<>,;()')}{{12,}})", re.IGNORECASE),
+        rf"\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?:\s+|:\s*|%20)(?P<secret>(?=\S*\d|\S*=$)(?![\w-]*\s*\(){_WORD.replace('<>', '<>,;()')}{{12,}})", re.IGNORECASE, part=r"(?i:\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?![^\s:%]))"),
     SecretPlace("Digest authentication", ("digest",),
         rf"\bdigest\s+(?P<secret>(?!{MARK})\w{{2,20}}=[^\n]{{4,2000}})", re.IGNORECASE),
     SecretPlace("Digest authentication", ("nonce", "response="), r"\b(?:response|nonce|cnonce|opaque)=\\*\"?(?P<secret>[0-9a-zA-Z+/=]{16,})", re.IGNORECASE),
     SecretPlace("URL parameter", _EQUALS,
-        rf"[?&;](?:[\w.-]{{0,40}}[_.-])?(?:{_PARAMETERS})=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{8,}})", re.IGNORECASE),
+        rf"[?&;](?:[\w.-]{{0,40}}[_.-])?(?:{_PARAMETERS})=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{8,}})", re.IGNORECASE, is_word=True),
     SecretPlace("URL parameter", _EQUALS,
-        rf"[?&][\w.-]{{0,30}}(?:Token|Key|Secret|Signature|Password|token|apikey|passwd|password)=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{4,}})"),
+        rf"[?&][\w.-]{{0,30}}(?:Token|Key|Secret|Signature|Password|token|apikey|passwd|password)=(?P<secret>(?!{MARK})[^\s&\"'`\\<>;,)]{{4,}})", is_word=True),
     SecretPlace("default of an option", ("default",),
-        rf"[\"']--?[\w-]*(?:password|passwd|passphrase|secret)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)[^\"'\n]{{4,200}})[\"']", re.IGNORECASE),
+        rf"[\"']--?[\w-]*(?:password|passwd|passphrase|secret)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)[^\"'\n]{{4,200}})[\"']", re.IGNORECASE, part=r"(?i:[\"']--?[\w-]*(?:password|passwd|passphrase|secret)[\"'])"),
     SecretPlace("default of an option", ("default",),
-        rf"[\"']--?[\w-]*(?:token|api[_-]?key|access[_-]?key)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)(?=[^\"'\n]{{0,80}}\d)[\w.+/=-]{{6,200}})[\"']", re.IGNORECASE),
+        rf"[\"']--?[\w-]*(?:token|api[_-]?key|access[_-]?key)[\"'][^\n)]{{0,160}}?\bdefault\s{{0,4}}=\s{{0,4}}[bru]?[\"'](?P<secret>(?!{MARK}|<)(?=[^\"'\n]{{0,80}}\d)[\w.+/=-]{{6,200}})[\"']", re.IGNORECASE, part=r"(?i:[\"']--?[\w-]*(?:token|api[_-]?key|access[_-]?key)[\"'])"),
     SecretPlace("Kubernetes Secret", ("kind: secret",),
         rf"kind:[ \t]*Secret\b(?:\n(?!---)[^\n]{{0,200}}){{0,12}}?\n(?:data|stringData):[ \t]*\n(?P<secret>(?:[ \t]+(?!{MARK})[^\n]{{1,4000}}(?:\n|$)){{1,40}})", re.IGNORECASE, is_near=False),
     SecretPlace("URL parameter", ("x-amz-",), rf"\bX-Amz-(?:Signature|Credential|Security-Token)[ \t]*[=:][ \t]*(?P<secret>{_WORD}{{8,}})", re.IGNORECASE),
@@ -91,7 +94,7 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("netrc line", ("login",), rf"\blogin\s+\S+\s+password\s+(?P<secret>(?!{MARK})\S+)"),
     SecretPlace("pgpass line", (":5432:", ":*:"), rf"(?<![\w.*/-])[\w.*-]{{1,80}}:(?:\d{{4,5}}|\*):[\w*-]{{1,60}}:[\w*-]{{1,60}}:(?P<secret>(?!{MARK})\S{{4,}})"),
     SecretPlace("shell variable", ("env ", "setenv", "set -x", "setx"),
-        rf"\b(?:ENV|setenv|set -g?x|setx)\s+[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?\s+{_QUOTE}(?P<secret>{_WORD}{{4,}})"),
+        rf"\b(?:ENV|setenv|set -g?x|setx)\s+[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?\s+{_QUOTE}(?P<secret>{_WORD}{{4,}})", part=r"(?<!\S)[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?(?!\S)"),
     SecretPlace("setting of a command", ("aws configure", "config set", "config --", "poetry config", "git config", "pip config", "npm config", "yarn config", "gcloud config"),
         rf"\b(?:configure|config)\s+(?:--?[\w-]+\s+){{0,4}}(?:set\s+)?(?:--?[\w-]+\s+)*[\w./:@-]*(?:token|secret|password|passwd|passphrase|_auth|_authToken|key|key_id|pypi-token\.\w+)[ \t=]+{_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
     _flag("password of MySQL", r"mysql|mysqldump|mysqladmin|mysqlimport|mysqlsh|mariadb|mariadb-dump|mycli", r"-p"),
@@ -130,7 +133,7 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("user and password of a command", (" -p", " -P", "\"-p", "'-p"),
         rf"(?:\s|[\"'])(?:-u|-U|-l|-n|--user|--username|--login)(?:{_NEXT})[A-Za-z_][\w.\\-]{{0,40}}(?<!\.py){_NEXT}(?:[^\s\"']{{1,60}}{_NEXT}){{0,3}}?-[pP]{_NEXT}?{_QUOTE}(?P<secret>(?![\d.:]+(?:/\w+)?(?:\s|$))(?!-|/)(?=[^\s\"']{{0,80}}[\dA-Z!#%^&*]){_WORD}{{4,}})"),
     SecretPlace("user and password of a command", (":",),
-        rf"(?:\s|[\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth){_NEXT}?{_QUOTE}[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!//)(?=[^\s\"'@/]{{0,80}}\d)(?=[^\s\"'@/]{{0,80}}[A-Za-z]){_WORD}{{6,}})"),
+        rf"(?:\s|[\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth){_NEXT}?{_QUOTE}[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!//)(?=[^\s\"'@/]{{0,80}}\d)(?=[^\s\"'@/]{{0,80}}[A-Za-z]){_WORD}{{6,}})", part=r"(?<![^\s\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth)"),
     SecretPlace("user and password before a host", ("@",),
         rf"(?:^|(?<=[\s\"'=(/:]))(?!sha256)[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!{MARK})(?=[^\s@\"'<>/:]{{0,80}}\d)(?=[^\s@\"'<>/:]{{0,80}}[A-Za-z])[^\s@\"'<>/:]{{8,80}})@(?!sha256)[A-Za-z0-9<]"),
     SecretPlace("password on standard input", ("echo", "printf"),
@@ -143,11 +146,11 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("setting of a command", ("/pass:", "/password:", "-dsonar", "secret.key=", "access.key="),
         rf"(?:\s/pass(?:word)?:|-Dsonar\.(?:login|token|password)=|\bs3a?\.(?:secret|access)\.key=|\bsecret\.key=){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
     SecretPlace("key of a network device", ("key ",),
-        rf"\b(?:tacacs-server|radius-server|crypto isakmp|tacacs|radius)\b[^\n]{{0,60}}?\bkey\s+(?:[0-9]\s+)?(?P<secret>{_WORD}{{5,}})"),
+        rf"\b(?:tacacs-server|radius-server|crypto isakmp|tacacs|radius)\b[^\n]{{0,60}}?\bkey\s+(?:[0-9]\s+)?(?P<secret>{_WORD}{{5,}})", part=r"\b(?:tacacs|radius|crypto)"),
     SecretPlace("password in a message", ("argument --", "temporary password", "root password"),
         rf"(?:argument (?:-\w/)?--[\w-]*(?:key|token|secret|password|passwd|credential)[\w-]*: [^\n'\"]{{1,60}}['\"]|temporary password[^\n:]{{0,80}}:\s+|root password[^\n:]{{0,40}}:\s+)(?P<secret>{_WORD}{{4,}})"),
     SecretPlace("password in SQL", ("values",),
-        rf"\b(?:password|passwd|pass|secret|token|api_key)\b\s{{0,4}}\)\s{{0,4}}values\s{{0,4}}\([^)\n]{{0,200}}?,\s{{0,4}}N?'(?P<secret>(?!{MARK})[^'\n]{{4,200}})'\s{{0,4}}\)", re.IGNORECASE),
+        rf"\b(?:password|passwd|pass|secret|token|api_key)\b\s{{0,4}}\)\s{{0,4}}values\s{{0,4}}\([^)\n]{{0,200}}?,\s{{0,4}}N?'(?P<secret>(?!{MARK})[^'\n]{{4,200}})'\s{{0,4}}\)", re.IGNORECASE, part=r"(?i:\b(?:password|passwd|pass|secret|token|api_key)\b)"),
     SecretPlace("recovery phrase", ("mnemonic", "seed phrase", "recovery phrase", "seed words"), r"(?i:mnemonic|seed phrase|recovery phrase|seed words)[\"'\s:=]{1,8}(?P<secret>[a-z]{3,8}(?:[ ,]+[a-z]{3,8}){11,23})"),
 )
 # fmt: on

@@ -4,6 +4,7 @@ position.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +66,10 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
     ):
         rules.append(
             make_rule(
-                "home", rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])", (home.lower(),)
+                "home",
+                rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])",
+                (home.lower(),),
+                is_word=_is_word(home),
             )
         )
     folder = r"(?:/[\w.-]{1,40}){0,5}?/(?:home|homes|home\d|Users|users)"
@@ -74,14 +78,20 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             "home",
             rf"{_BEFORE_PATH}(?P<secret>{folder}/(?!<)(?:[^\s/:;,'\"`<>()\[\]\\])+)",
             ("/home", "/users/"),
+            is_word=True,
         ),
         make_rule(
             "home",
             r"(?P<secret>(?<![A-Za-z])[A-Za-z]:[\\/]+Users[\\/]+(?!<)[^\s\\/\"'<>|:]+)",
             (":\\", ":/"),
+            is_word=True,
         ),
         make_rule(
-            "user", r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])", ("~",)
+            "user",
+            r"(?:(?<=[\s\"'=:(])|^)~(?P<secret>[a-z_][\w-]{2,31})(?=/[A-Za-z.])",
+            ("~",),
+            is_near=True,
+            is_word=True,
         ),
     ]
     for user in _names(private.users):
@@ -90,6 +100,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 "user",
                 rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])",
                 ("/",),
+                is_word=_is_word(user),
             )
         )
     for user in _names(private.users, is_code):
@@ -98,12 +109,20 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             (r"[A-Za-z0-9]", r"[A-Za-z0-9]") if is_long else (r"[\w.%]", r"[\w(=\[]|\.\w")
         )
         rules.append(
-            make_rule("user", rf"(?<!{before})(?P<secret>{user})(?!{after})", flags=re.IGNORECASE)
+            make_rule(
+                "user",
+                rf"(?<!{before})(?P<secret>{user})(?!{after})",
+                flags=re.IGNORECASE,
+                is_word=_is_word(user),
+            )
         )
     for host in _names(private.hosts, is_code):
         rules.append(
             make_rule(
-                "host", rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])", flags=re.IGNORECASE
+                "host",
+                rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])",
+                flags=re.IGNORECASE,
+                is_word=_is_word(host),
             )
         )
     for user in sorted(n for n in private.users if n not in ("", "root")):
@@ -124,6 +143,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))",
                 (user.lower(),),
                 is_near=True,
+                is_word=_is_word(user + hosts),
             )
         )
     for host in sorted(n for n in private.hosts if n and n != "localhost"):
@@ -133,7 +153,10 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         before = r"<user-\d{1,3}>@|\bLinux |//" if is_word else r"\w@|<user-\d{1,3}>@|\bLinux |//"
         rules.append(
             make_rule(
-                "host", rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])", (host.lower(),)
+                "host",
+                rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])",
+                (host.lower(),),
+                part=rf"{re.escape(host)}(?![\w.-])" if _is_word(host) else "",
             )
         )
         rules.append(
@@ -151,6 +174,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
                 rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)",
                 (host.lower(),),
                 is_near=True,
+                is_word=_is_word(host),
             )
         )
     rules += _names_by_place()
@@ -165,6 +189,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             _is_attribute,
             flags=re.IGNORECASE,
             is_near=True,
+            is_word=True,
             is_by_form=True,
         )
     )
@@ -172,13 +197,19 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
     name = rf"(?P<secret>(?!{MARK}|localhost\b|{address})[A-Za-z0-9][\w.-]*)"
     # other machines of a cluster, at positions where only a host is possible
     rules += [
-        make_rule("host", rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL", ("nccl",)),
+        make_rule(
+            "host",
+            rf"(?m:^)[ \t]*{name}:\d+:\d+ \[\d+\] NCCL",
+            ("nccl",),
+            part=r":\d+:\d+(?!\S)",
+        ),
         make_rule("host", rf"\bMASTER_ADDR[\"']?\s*[=:]\s*[\"']?{name}", ("master_addr",)),
         make_rule("host", rf"rdzv[-_]endpoint[\"']?[=:\s]\s*[\"']?{name}(?=:\d)", ("rdzv",)),
         make_rule(
             "host",
             rf"(?:connect(?:ing)? to|remote|peer|client socket)[^\n]{{0,40}}?\[{name}\]:\d",
             ("]:",),
+            part=r"\]:\d",
         ),
         make_rule(
             "host",
@@ -186,7 +217,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             ("slurm",),
         ),
         make_rule("host", rf"\bsrun: error: {name}(?=:)", ("srun",)),
-        make_rule("host", rf"\w@{name}(?=:[~/])", ("@",)),
+        make_rule("host", rf"\w@{name}(?=:[~/])", ("@",), is_word=True),
         # ssh alice@node17, rsync -a x bob@login:/y
         make_rule(
             "user",
@@ -198,6 +229,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             "host",
             r"(?<![\w.-])(?P<secret>ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?)(?![\w-])",
             ("ip-",),
+            is_word=True,
         ),
         make_rule("host", rf"\bLinux (?!version\b){name}(?= \d+\.\d+\.)", ("linux ",)),
         # the host is hidden already
@@ -211,50 +243,56 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
     return rules
 
 
+_MODE = r"[-dlbcps][rwxsStT-]{9}"
+"""The mode of a file in a listing."""
+
+
 def _names_by_place() -> list[Rule]:
     """Make the rules for users and hosts of any machine, at positions where only they can be."""
     name = rf"(?P<secret>(?!{MARK}|root\b)[A-Za-z_][\w.-]{{1,31}})"
     end = r"(?=$|[\s\"',;])"
-    rows = (
+    by_place = functools.partial(make_rule, keep=_is_path_word, is_near=True)
+    return [
         # an environment
-        (
+        by_place(
             "user",
             rf"(?m:^|(?<=[\s\"']))(?:USER|LOGNAME|SUDO_USER|USERNAME)={name}{end}",
-            ("user", "logname"),
+            ("user=", "logname=", "username="),
         ),
-        (
+        by_place(
             "user",
             rf"\bGIT_(?:AUTHOR|COMMITTER)_NAME=[\"']?(?P<secret>(?!{MARK})[^\n\"'=]{{2,60}}?)(?=$|[\n\"']|\s\w+=)",
             ("git_",),
         ),
-        (
+        by_place(
             "host",
             rf"(?m:^|(?<=[\s\"']))(?:HOSTNAME|COMPUTERNAME)=(?!localhost\b){name}{end}",
-            ("hostname", "computername"),
+            ("hostname=", "computername="),
         ),
         # the prompt of a shell: [alice@node17 work]$
-        ("user", rf"\[{name}(?=@[\w.<>-]{{1,80}} [^\]\n]{{1,80}}\][$#%])", ("@",)),
-        (
+        by_place("user", rf"\[{name}(?=@[\w.<>-]{{1,80}} [^\]\n]{{1,80}}\][$#%])", ("@",)),
+        by_place(
             "host",
             rf"\[(?:[\w.-]{{1,32}}|{MARK})@(?P<secret>(?!{MARK})[A-Za-z0-9][\w.-]{{0,80}})(?= [^\]\n]{{1,80}}\][$#%])",
             ("@",),
         ),
         # folders that programs name after the user
-        ("user", rf"\b(?:torchinductor|ray)_{name}(?=/)", ("torchinductor_", "ray_")),
+        by_place("user", rf"\b(?:torchinductor|ray)_{name}(?=/)", ("torchinductor_", "ray_")),
         # the output of id, ls and ssh
-        ("user", rf"\b[ug]id=\d{{1,9}}\({name}(?=\))", ("id=",)),
-        ("user", rf"(?m:^)[-dlbcps][rwxsStT-]{{9}}[.+@]? +\d+ {name}(?= )", ("rw", "r-x")),
-        ("user", rf"\blogin(?: as:)? {name}(?= password\b|$)", ("login ",)),
+        by_place("user", rf"\b[ug]id=\d{{1,9}}\({name}(?=\))", ("id=",)),
+        by_place(
+            "user",
+            rf"(?m:^){_MODE}[.+@]? +\d+ {name}(?= )",
+            ("rw", "r-x"),
+            part=_MODE,
+        ),
+        by_place("user", rf"\blogin(?: as:)? {name}(?= password\b|$)", ("login ",)),
         # folders of users on shared disks
-        (
+        by_place(
             "home",
             rf"{_BEFORE_PATH}(?P<secret>/(?:scratch|fsx)/(?!{MARK})[A-Za-z_][\w.-]{{2,31}})(?=/)",
             ("/scratch/", "/fsx/"),
         ),
-    )
-    return [
-        make_rule(kind, pattern, hints, _is_path_word, is_near=True)
-        for kind, pattern, hints in rows
     ]
 
 
@@ -275,6 +313,10 @@ def _is_attribute(match: re.Match[str]) -> bool:
     )
     is_of_code = all((len(label) <= 2 or is_code(label)) for label in labels[:-1])
     return not is_host and is_of_code and labels[0] in _ROOTS and _MACHINES.isdisjoint(labels)
+
+
+def _is_word(name: str) -> bool:
+    return not any(map(str.isspace, name))
 
 
 def _names(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator
 
+from reprokit.core.redaction.rules.searched_text import SearchedText
 from reprokit.core.redaction.rules.secret_places import Span
 from reprokit.core.redaction.rules.torch_words import WORDS
 
@@ -27,11 +29,18 @@ _PART = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 _WORD = re.compile(r"[A-Z]?[a-z]{3,}")
 
 
-def find_random_words(text: str, lowered: str) -> Iterator[Span]:
+def find_random_words(searched: SearchedText) -> Iterator[Span]:
     """Yield the spans of random words, in order."""
-    for match in _CANDIDATE.finditer(text):
-        if is_random(match.group()):
+    windows = searched.windows_of_words(
+        lambda words: (m.group() for m in _random_words(words.text))
+    )
+    for start, end in searched.whole if windows is None else windows:
+        for match in _random_words(searched.text, start, end):
             yield (*match.span(), "token")
+
+
+def _random_words(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[re.Match[str]]:
+    return (m for m in _CANDIDATE.finditer(text, start, end) if is_random(m.group()))
 
 
 def is_random(word: str) -> bool:

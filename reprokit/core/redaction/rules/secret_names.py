@@ -26,6 +26,10 @@ WORD = re.compile(
 """Each of these names contains one of these parts in lower case. A search for names looks for them
 first.
 """
+PARTS = tuple(
+    "pass pw psk secret token cred key auth cookie sess bearer jwt csrf xsrf webhook dsn pat connection _ur".split()
+)
+"""Each match of ``WORD`` contains one of these."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SURE = tuple(

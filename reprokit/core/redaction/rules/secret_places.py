@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from reprokit.core.redaction.rules import not_private, secret_names, secret_values
+from reprokit.core.redaction.rules.searched_text import SearchedText, lower_text
 from reprokit.core.redaction.rules.secret_names import KEY, PASSWORD
 
 Span = tuple[int, int, str]
@@ -105,28 +106,49 @@ _KEY_CHARS, _VALUE_CHARS = 420, 4_400
 """The maximum distance between a name and the end of its value."""
 
 
-def find_named_secrets(text: str, lowered: str) -> Iterator[Span]:
+def find_named_secrets(searched: SearchedText) -> Iterator[Span]:
     """Yield the spans of all values of names that hold secrets, in the order of the text."""
+    text = searched.text
     done = 0
-    for hit in secret_names.WORD.finditer(lowered):
-        if hit.start() < done:
-            continue
-        rest = _REST.match(text, hit.start())
-        end = rest.end() if rest else hit.end()
-        if end < len(text) and text[end] not in _NEXT:
-            continue
-        before = text[max(0, hit.start() - 64) : hit.start()]
-        start = hit.start() - (len(before) - len(before.rstrip(_NAME_CHARS)))
-        if text.startswith("<", start - 1) and start and _NUMBERED.match(text, start - 1):
-            continue
-        name = text[start:end].strip("-")
-        sure = secret_names.name_sureness(name)
-        if not sure:
-            continue
-        for span in _values(text, start, end, name, sure):
-            if span[0] >= done:
-                yield span
-                done = span[1]
+    windows = searched.windows_of_words(_find_names)
+    for first, last in searched.whole if windows is None else windows:
+        lowered = searched.lowered if windows is None else lower_text(text[first:last])
+        for hit in secret_names.WORD.finditer(lowered):
+            position = first + hit.start()
+            if position < done or (found := _name_around(text, position)) is None:
+                continue
+            start, end = found
+            name = text[start:end].strip("-")
+            if sure := secret_names.name_sureness(name):
+                for span in _values(text, start, end, name, sure):
+                    if span[0] >= done:
+                        yield span
+                        done = span[1]
+
+
+def _find_names(words: SearchedText) -> Iterator[str]:
+    """Yield the names that hold secrets."""
+    for first, last in words.windows(secret_names.PARTS, is_exact=False):
+        for hit in secret_names.WORD.finditer(words.lowered, first, last):
+            if found := _name_around(words.text, hit.start()):
+                name = words.text[slice(*found)].strip("-")
+                if secret_names.name_sureness(name):
+                    yield name
+
+
+def _name_around(text: str, position: int) -> tuple[int, int] | None:
+    """Return start and end of the name with a word of secrets at ``position``; None if no value may
+    follow it.
+    """
+    rest = _REST.match(text, position)
+    end = rest.end() if rest else position
+    if end < len(text) and text[end] not in _NEXT:
+        return None
+    before = text[max(0, position - 64) : position]
+    start = position - (len(before) - len(before.rstrip(_NAME_CHARS)))
+    if text.startswith("<", start - 1) and start and _NUMBERED.match(text, start - 1):
+        return None
+    return start, end
 
 
 def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[Span]:

@@ -91,7 +91,10 @@ _BETWEEN = r"[ \t\w.-]{0,30}[\s'\"\\]{0,24}(?:=>|:{1,3}=?|\?=|=|,|>)[`'\"\s=\\]{
 
 
 def _of_vendor(name: str, words: str, value: str) -> TokenFormat:
-    hints = tuple(re.split(r"[^a-z]", word)[0] for word in words.split("|"))
+    # the longest text that each name has: "relic" of "new[_-]?relic"
+    hints = tuple(
+        max(re.findall(r"(?:[a-z_-](?![?*]))+", word), key=len) for word in words.split("|")
+    )
     # a key has digits; a value that is only letters is a name
     pattern = rf"(?=[A-Za-z0-9+/=_|%.~-]{{0,120}}\d)(?:{value})(?![A-Za-z0-9])"
     return TokenFormat(

@@ -15,11 +15,11 @@ from reprokit.core.redaction.rules import (
 )
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.rule import Rule, group_rules, make_rule
+from reprokit.core.redaction.rules.searched_text import SearchedText
 from reprokit.core.redaction.rules.secret_places import MARK
 from reprokit.core.redaction.rules.torch_words import is_code
 
 PLACEHOLDER = re.compile(MARK)
-_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 _PRIVATE_KEYS = (
     # whole, even if each line has a prefix
@@ -47,16 +47,10 @@ _EDGES = (
 )
 
 
-def lower_text(text: str) -> str:
-    """Return ``text`` in lower case with the same length, so that all positions stay the same."""
-    lowered = text.lower()
-    return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
-
-
 def is_secret_entry(name: str, value: str) -> bool:
     """Return whether the value of a key that may hold a secret is a secret."""
-    entry = f'"{name}": "{value}"'
-    return any(True for _ in secret_places.find_named_secrets(entry, lower_text(entry)))
+    entry = SearchedText(f'"{name}": "{value}"')
+    return any(True for _ in secret_places.find_named_secrets(entry))
 
 
 def make_rules(private: PrivateNames) -> list[Rule]:
@@ -78,7 +72,7 @@ def make_rules(private: PrivateNames) -> list[Rule]:
         make_rule("key", pattern, ("private key", "private-lines")) for pattern in _PRIVATE_KEYS
     ]
     rules += [
-        make_rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True)
+        make_rule("credentials", pattern, ("://",), flags=re.IGNORECASE, is_near=True, is_word=True)
         for pattern in _CREDENTIALS
     ]
     rules.append(_tokens())
@@ -105,7 +99,15 @@ def make_rules(private: PrivateNames) -> list[Rule]:
 def _places() -> Rule:
     return group_rules(
         [
-            make_rule("token", p.pattern, p.hints, flags=p.flags, is_near=p.is_near)
+            make_rule(
+                "token",
+                p.pattern,
+                p.hints,
+                flags=p.flags,
+                is_near=p.is_near,
+                is_word=p.is_word,
+                part=p.part,
+            )
             for p in command_secrets.PLACES
         ]
     )
@@ -120,6 +122,7 @@ def _tokens() -> Rule:
                 s.hints,
                 is_near=len(min(s.hints, key=len)) > 1,
                 is_exact=s.is_exact,
+                is_word=s.is_word,
             )
             for s in (*token_formats.FORMATS, *service_keys.FORMATS)
         ],
@@ -141,6 +144,11 @@ _CREDENTIALS = (
 )
 
 
+_HEX = "[0-9A-Fa-f]{1,4}"
+_IPV6 = rf"{_HEX}(?::{_HEX}){{0,5}}::|(?:{_HEX}:){{7}}{_HEX}"
+"""The start of an IPv6 address that tells it from ``std::`` and from a clock time."""
+
+
 def _addresses() -> list[Rule]:
     return [
         make_rule(
@@ -149,6 +157,7 @@ def _addresses() -> list[Rule]:
             ("@",),
             not_private.is_code,
             is_near=True,
+            is_word=True,
             is_by_form=True,
         ),
         make_rule(
@@ -156,6 +165,7 @@ def _addresses() -> list[Rule]:
             r"(?<![\w.])(?P<secret>(?:\d{1,3}\.){3}\d{1,3})(?![\w]|\.\d)",
             (".",),
             not_private.is_version_or_local,
+            is_word=True,
             part=r"\.\d{1,3}\.",
             is_by_form=True,
         ),
@@ -164,6 +174,7 @@ def _addresses() -> list[Rule]:
             r"(?<![0-9A-Fa-f])(?<![0-9A-Fa-f]:)(?P<secret>(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})(?![\w:])",
             (":",),
             not_private.is_no_mac,
+            is_word=True,
             part=":[0-9A-Fa-f]{2}:",
             is_by_form=True,
         ),
@@ -171,15 +182,17 @@ def _addresses() -> list[Rule]:
             "mac",
             r"(?<![\w-])(?P<secret>(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2})(?![\w-])",
             ("-",),
+            is_word=True,
             part="-[0-9A-Fa-f]{2}-",
             is_by_form=True,
         ),
         make_rule(
             "ip",
-            r"(?:(?<![\w:.])|(?<=addr:)|(?<=[a-z]\d:))(?P<secret>(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4})(?![\w:])",
+            rf"(?:(?<![\w:.])|(?<=addr:)|(?<=[a-z]\d:))(?={_IPV6})(?P<secret>(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}[0-9A-Fa-f]{{0,4}})(?![\w:])",
             (":",),
             not_private.is_not_ipv6,
-            part=":[0-9A-Fa-f]{0,4}:",
+            is_word=True,
+            part=r"::|(?::[0-9A-Fa-f]{1,4}){7}",
             is_by_form=True,
         ),
     ]

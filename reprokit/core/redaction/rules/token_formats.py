@@ -29,6 +29,11 @@ class TokenFormat:
     case.
     """
 
+    @property
+    def is_word(self) -> bool:
+        """Nothing with white space must be before the token."""
+        return not self.before or self.before.startswith("(?<!")
+
 
 _WORD = r"(?<![A-Za-z0-9])"
 """Not inside a word; ``_`` may be before it."""
