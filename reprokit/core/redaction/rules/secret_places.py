@@ -9,7 +9,8 @@ text takes linear time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from reprokit.core.redaction.rules import not_private, secret_names, secret_values
 from reprokit.core.redaction.rules.searched_text import SearchedText, lower_text
@@ -151,100 +152,179 @@ def _name_around(text: str, position: int) -> tuple[int, int] | None:
     return start, end
 
 
+@dataclass(frozen=True)
+class _Name:
+    """A name that holds secrets, at its place in a text."""
+
+    text: str
+    start: int
+    end: int
+    name: str
+    sure: str
+    head: str
+    """The text before the name."""
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Match the text after the name."""
+        return pattern.match(self.text, self.end)
+
+    def match_near(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Match the text after the name, up to the maximum distance of its value."""
+        most = _KEY_CHARS if self.sure == KEY else _VALUE_CHARS
+        return pattern.match(self.text, self.end, min(len(self.text), self.end + most))
+
+
+Form = Callable[[_Name], list[Span] | None]
+"""A form in which a value belongs to a name. It returns the spans of the secrets; none if the value
+is no secret; None if the text around the name does not have this form.
+"""
+
+
 def _values(text: str, start: int, end: int, name: str, sure: str) -> Iterator[Span]:
-    head = text[max(0, start - 200) : start]
-    last = min(len(text), end + (_KEY_CHARS if sure == KEY else _VALUE_CHARS))
-    if head.endswith(("= ", "=", ".", "]")) and (match := _COMPARED.search(head)):
-        yield (
-            start - len(head) + match.start("secret"),
-            start - len(head) + match.end("secret"),
-            "token",
-        )
-    if head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head):
-        match = _ELEMENT.match(text, end)
-        if match and (sure != KEY or secret_names.looks_secret(match.group("secret"))):
-            yield _span(match)
+    """Yield the spans of the values that belong to a name."""
+    named = _Name(text, start, end, name, sure, text[max(0, start - 200) : start])
+    if named.head.endswith(("= ", "=", ".", "]")) and (match := _COMPARED.search(named.head)):
+        before = start - len(named.head)
+        yield before + match.start("secret"), before + match.end("secret"), "token"
+    for form in _FORMS if sure == KEY else (*_FORMS, *_SURE_FORMS):
+        if (spans := form(named)) is not None:
+            yield from spans
             return
-        if not (match := _AFTER_TAG.match(text, end)) or not match.group("bare"):
-            return
-        yield _span(match)
-        return
-    if sure != KEY or name.isupper():
-        for pattern in (_PLIST, _INSIDE):
-            if match := pattern.match(text, end):
-                yield _span(match)
-                return
-        tagged = re.search(r"<[\w:.-]{1,40}\s[^<>]{0,80}(?:name|key|id)\s?=\s?[\"']$|<name>$", head)
-        if tagged and (match := _AFTER_TAG.match(text, end)):
-            yield _span(match)
-            return
-        if (
-            head.endswith(("'", '"', " ", ":"))
-            and (match := _PAIR.match(text, end))
-            and re.search(
-                r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$",
-                head,
-                re.IGNORECASE,
-            )
+
+
+def _in_element(named: _Name) -> list[Span] | None:
+    """``<password>...</password>``."""
+    head = named.head
+    if not (head.rstrip("/:").endswith(("<", "&lt;")) or re.search(r"<[\w.-]{1,30}:$", head)):
+        return None
+    match = named.match(_ELEMENT)
+    if match and (named.sure != KEY or secret_names.looks_secret(match.group("secret"))):
+        return [_span(match)]
+    match = named.match(_AFTER_TAG)
+    return [_span(match)] if match and match.group("bare") else []
+
+
+def _in_entry(named: _Name) -> list[Span] | None:
+    """An entry of a structure that has the name and the value as two parts."""
+    head = named.head
+    if named.sure == KEY and not named.name.isupper():
+        return None
+    match = named.match(_PLIST) or named.match(_INSIDE)
+    if not match and re.search(
+        r"<[\w:.-]{1,40}\s[^<>]{0,80}(?:name|key|id)\s?=\s?[\"']$|<name>$", head
+    ):
+        match = named.match(_AFTER_TAG)
+    if not match and head.endswith(("'", '"', " ", ":")):
+        match = named.match(_PAIR)
+        if match and not re.search(
+            r"(?:[Nn]ame|[Kk]ey|[Ii]d)\\*[\"']?\s{0,8}[:=]\s{0,8}\\*[\"']?$", head, re.IGNORECASE
         ):
-            yield _span(match)
-            return
-    if name.endswith(("s", "S")) and (spans := list(_listed(text, end, sure))):
-        yield from spans
-        return
+            match = None
+    return [_span(match)] if match else None
+
+
+def _in_list(named: _Name) -> list[Span] | None:
+    """A list or a mapping under a plural name."""
+    if not named.name.endswith(("s", "S")):
+        return None
+    return list(_listed(named.text, named.end, named.sure)) or None
+
+
+def _after_flag(named: _Name) -> list[Span] | None:
+    """``--password ...``."""
+    if not named.text.startswith("-", named.start) or secret_names.asks_for_secret(named.name):
+        return None
+    if (match := named.match(_FLAGGED)) is None:
+        return None
+    value = match.group("secret") or match.group("whole")
+    if secret_values.is_plain_setting(named.name, value, named.sure):
+        return None
+    return [_span(match)] if named.sure != KEY or secret_names.looks_secret(value) else []
+
+
+def _in_cell(named: _Name) -> list[Span] | None:
+    """The next cell of a table."""
+    if (match := named.match_near(_CELL)) is None:
+        return None
+    value = match.group("secret")
+    is_random = named.sure != KEY or secret_names.looks_random(value)
+    return [_span(match)] if is_random and secret_names.looks_secret(value) else []
+
+
+def _in_quotes(named: _Name) -> list[Span] | None:
+    if (match := named.match_near(_QUOTED)) is None:
+        return None
+    if secret_values.is_secret_text(match, named.name, named.sure):
+        return [_span(match)]
+    return [] if match.group("sign") else None
+
+
+def _without_quotes(named: _Name) -> list[Span] | None:
+    text, start = named.text, named.start
+    if (match := named.match_near(_BARE)) is None:
+        return None
+    if not secret_values.is_secret_word(text, start, match, named.name, named.sure):
+        return []
+    begin, stop, kind = _span(match)
+    line = text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2]
+    if named.sure == PASSWORD and line in ("", "export") and (more := _SENTENCE.match(text, stop)):
+        stop = more.end()
+    return [(begin, stop, kind)]
+
+
+def _in_call(named: _Name) -> list[Span] | None:
+    """``set_password("...")``."""
     if (
-        text.startswith("-", start)
-        and (match := _FLAGGED.match(text, end))
-        and not secret_names.asks_for_secret(name)
+        named.sure != PASSWORD
+        or named.text[named.end : named.end + 1] != "("
+        or secret_names.asks_for_secret(named.name)
     ):
-        value = match.group("secret") or match.group("whole")
-        if not secret_values.is_plain_setting(name, value, sure):
-            if sure != KEY or secret_names.looks_secret(value):
-                yield _span(match)
-            return
-    if (match := _CELL.match(text, end, last)) is not None:
-        value = match.group("secret")
-        if secret_names.looks_secret(value) and (sure != KEY or secret_names.looks_random(value)):
-            yield _span(match)
-        return
-    if (match := _QUOTED.match(text, end, last)) is not None:
-        if secret_values.is_secret_text(match, name, sure):
-            yield _span(match)
-            return
-        if match.group("sign"):
-            return
-    if (match := _BARE.match(text, end, last)) is not None:
-        if secret_values.is_secret_word(text, start, match, name, sure):
-            begin, stop, kind = _span(match)
-            if (
-                sure == PASSWORD
-                and text[max(0, start - 12) : start].strip(" \t-").rpartition("\n")[2]
-                in ("", "export")
-                and (more := _SENTENCE.match(text, stop))
-            ):
-                stop = more.end()
-            yield begin, stop, kind
-        return
-    if sure == PASSWORD and text[end : end + 1] == "(" and not secret_names.asks_for_secret(name):
-        if match := _CALLED.match(text, end):
-            yield _span(match)
-        return
-    if sure == KEY:
-        return
-    if (match := _BLOCK.match(text, end)) and not not_private.is_setting_value(
-        match.group("secret")
-    ):
-        if sure == PASSWORD or secret_names.looks_secret(match.group("secret")):
-            yield _span(match)
-        return
-    for pattern in (_ASKED, _SAID) if sure == PASSWORD else (_SAID,):
-        if (match := pattern.match(text, end)) and (
-            pattern is _ASKED or re.search(r"[\d!#$%^&*+=/]", match.group("secret"))
-        ):
-            yield _span(match)
-            return
-    if (match := _SPACED.match(text, end)) and _is_set(head, match, name, sure):
-        yield _span(match)
+        return None
+    match = named.match(_CALLED)
+    return [_span(match)] if match else []
+
+
+def _in_block(named: _Name) -> list[Span] | None:
+    """A value in the next line, which is indented."""
+    match = named.match(_BLOCK)
+    if match is None or not_private.is_setting_value(match.group("secret")):
+        return None
+    is_secret = named.sure == PASSWORD or secret_names.looks_secret(match.group("secret"))
+    return [_span(match)] if is_secret else []
+
+
+def _in_prompt(named: _Name) -> list[Span] | None:
+    """``password for bob: ...``."""
+    match = named.match(_ASKED) if named.sure == PASSWORD else None
+    return [_span(match)] if match else None
+
+
+def _in_sentence(named: _Name) -> list[Span] | None:
+    """``the password is ...``."""
+    match = named.match(_SAID)
+    is_secret = match and re.search(r"[\d!#$%^&*+=/]", match.group("secret"))
+    return [_span(match)] if match and is_secret else None
+
+
+def _after_space(named: _Name) -> list[Span] | None:
+    match = named.match(_SPACED)
+    is_set = match and _is_set(named.head, match, named.name, named.sure)
+    return [_span(match)] if match and is_set else None
+
+
+_FORMS: tuple[Form, ...] = (
+    _in_element,
+    _in_entry,
+    _in_list,
+    _after_flag,
+    _in_cell,
+    _in_quotes,
+    _without_quotes,
+    _in_call,
+)
+"""The forms of all names, in the order in which they are tried."""
+_SURE_FORMS: tuple[Form, ...] = (_in_block, _in_prompt, _in_sentence, _after_space)
+"""The forms, after the others, of names whose values are secrets whatever they look like."""
 
 
 def _is_set(head: str, match: re.Match[str], name: str, sure: str) -> bool:
