@@ -58,6 +58,8 @@ class ChildResult:
     err: str
     wall_s: float
     cpu_s: float
+    peak_mb: float
+    """The resident memory of the largest of these processes."""
 
     @property
     def last_error(self) -> str:
@@ -136,6 +138,7 @@ def run_child(
             err.read().decode(errors="replace"),
             wall_s,
             usage.ru_utime + usage.ru_stime,
+            usage.ru_maxrss * 1024 / 1e6,
         )
 
 

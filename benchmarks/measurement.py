@@ -174,13 +174,13 @@ def kept_folder(options: argparse.Namespace) -> Iterator[Path]:
         yield Path(name)
 
 
-def add_beside_option(parser: argparse.ArgumentParser, noun: str) -> None:
+def add_beside_option(parser: argparse.ArgumentParser, does: str) -> None:
     """Add ``--beside FOLDER``, an older reprokit that is measured too."""
     parser.add_argument(
         "--beside",
         type=_source_tree,
         metavar="FOLDER",
-        help=f"the source tree of an older reprokit, which captures each {noun} too",
+        help=f"the source tree of an older reprokit, which {does} too",
     )
 
 

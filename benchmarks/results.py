@@ -61,9 +61,14 @@ def current_environment() -> dict[str, str | int]:
         versions["g++"] = compiler
     versions["system"] = platform.system()
     versions["cpu_count"] = os.cpu_count() or 1
-    if revision := _first_line("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"):
+    if revision := revision_of(ROOT):
         versions["revision"] = revision
     return versions
+
+
+def revision_of(tree: Path) -> str:
+    """Return the revision of a source tree; "" for one that is no Git repository."""
+    return _first_line("git", "-C", str(tree), "rev-parse", "--short", "HEAD")
 
 
 def today() -> str:

@@ -125,7 +125,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="default: 0; processes that keep a CPU busy",
     )
-    add_beside_option(parser, "program")
+    add_beside_option(parser, "captures each program")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:

@@ -71,7 +71,7 @@ MAX_RATIO, MAX_EXTRA_S = 1.1, 5.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of jobs, and the older reprokit."""
     add_only_option(parser, list(JOBS), "capture")
-    add_beside_option(parser, "model")
+    add_beside_option(parser, "captures each model")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
