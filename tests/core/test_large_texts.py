@@ -29,7 +29,7 @@ from tests.support import planted_secrets
 from tests.support.examples import examples
 
 PRIVATE = PrivateNames(
-    users=("mkowalski", "anna smith"),
+    users=("mkowalski", "anna smith", "\u0130lker"),
     hosts=("gpu-node-17", "vm"),
     homes=("/root", "/data/people/mkowalski", "/data/anna smith", "/data/b\udcf6b"),
     secrets=("S3cr3tValueOfAVariable", "two words 22"),
@@ -60,6 +60,8 @@ PLACED = (
     "ssh anna@node17 ls",
     "/data/anna smith/x /root/y /home/bob/z ~bob/x C:\\Users\\bob\\x",
     "/data/b\udcf6b/x \u0130",
+    "user=\u0130lker /x/\u0130lker \u0130LKER",
+    "m\u212aowal\u017fki MKOWALSK\u0131",
     "anna smith and mkowalski of GPU-NODE-17",
     "two words 22",
     "2001:db8:85a3::8a2e:370:7334 fe80::1ff:fe23 10.1.2.3 00:1b:44:11:3a:b7",

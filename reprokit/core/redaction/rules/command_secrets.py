@@ -48,7 +48,7 @@ def _flag(
     body = value or rf"(?P<secret>{_IN_QUOTES}|{_WORD}{{3,}})"
     pattern = rf"(?:(?<![\w-])|(?<=^[-+])|(?<=\n[-+]))(?:{programs})(?![\w-]){_LINE}(?:[\s\"',])(?:{flags}){_QUOTE}{body}"
     hints = hints or tuple(p.replace("\\", "") for p in programs.split("|"))
-    return SecretPlace(name, hints, pattern, part=rf"(?<!\w)(?:{programs})(?![\w-])")
+    return SecretPlace(name, hints, pattern, part=rf"(?:{programs})(?![\w-])")
 
 
 _PARAMETERS = (
@@ -73,9 +73,9 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("Cookie header", ("cookie",),
         rf"\b(?:set-)?cookie2?[ \t]*:[ \t]*(?P<secret>(?!{MARK}|none\b|{_SCHEME})[^\s\"'<(\[][^\n]{{4,4000}})", re.IGNORECASE),
     SecretPlace("cookie", ("cookie ",), rf"<Cookie [\w.-]{{1,80}}=(?P<secret>(?!{MARK})[^\s]{{4,}}) for"),
-    SecretPlace("cookie file", ("\ttrue\t", "\tfalse\t"), r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,100}\t(?P<secret>[^\s<][^\s]{3,})", part=r"(?<!\S)(?:TRUE|FALSE)(?!\S)"),
+    SecretPlace("cookie file", ("\ttrue\t", "\tfalse\t"), r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,100}\t(?P<secret>[^\s<][^\s]{3,})", part=r"(?:TRUE|FALSE)(?!\S)"),
     SecretPlace("bearer token", ("bearer", "basic ", "negotiate", "ntlm", "apikey", "token ", "token:"),
-        rf"\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?:\s+|:\s*|%20)(?P<secret>(?=\S*\d|\S*=$)(?![\w-]*\s*\(){_WORD.replace('<>', '<>,;()')}{{12,}})", re.IGNORECASE, part=r"(?i:\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?![^\s:%]))"),
+        rf"\b(?:bearer|basic|negotiate|ntlm|apikey|token)(?:\s+|:\s*|%20)(?P<secret>(?=\S*\d|\S*=$)(?![\w-]*\s*\(){_WORD.replace('<>', '<>,;()')}{{12,}})", re.IGNORECASE, part=r"[BbNnAaTt](?i:earer|asic|egotiate|tlm|pikey|oken)(?![^\s:%])"),
     SecretPlace("Digest authentication", ("digest",),
         rf"\bdigest\s+(?P<secret>(?!{MARK})\w{{2,20}}=[^\n]{{4,2000}})", re.IGNORECASE),
     SecretPlace("Digest authentication", ("nonce", "response="), r"\b(?:response|nonce|cnonce|opaque)=\\*\"?(?P<secret>[0-9a-zA-Z+/=]{16,})", re.IGNORECASE),
@@ -94,7 +94,7 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("netrc line", ("login",), rf"\blogin\s+\S+\s+password\s+(?P<secret>(?!{MARK})\S+)"),
     SecretPlace("pgpass line", (":5432:", ":*:"), rf"(?<![\w.*/-])[\w.*-]{{1,80}}:(?:\d{{4,5}}|\*):[\w*-]{{1,60}}:[\w*-]{{1,60}}:(?P<secret>(?!{MARK})\S{{4,}})"),
     SecretPlace("shell variable", ("env ", "setenv", "set -x", "setx"),
-        rf"\b(?:ENV|setenv|set -g?x|setx)\s+[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?\s+{_QUOTE}(?P<secret>{_WORD}{{4,}})", part=r"(?<!\S)[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?(?!\S)"),
+        rf"\b(?:ENV|setenv|set -g?x|setx)\s+[A-Z0-9_]*(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?\s+{_QUOTE}(?P<secret>{_WORD}{{4,}})", part=r"(?:TOKEN|SECRET|PASS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|_AUTH|_PAT|_PWD)(?:_ID)?(?!\S)"),
     SecretPlace("setting of a command", ("aws configure", "config set", "config --", "poetry config", "git config", "pip config", "npm config", "yarn config", "gcloud config"),
         rf"\b(?:configure|config)\s+(?:--?[\w-]+\s+){{0,4}}(?:set\s+)?(?:--?[\w-]+\s+)*[\w./:@-]*(?:token|secret|password|passwd|passphrase|_auth|_authToken|key|key_id|pypi-token\.\w+)[ \t=]+{_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
     _flag("password of MySQL", r"mysql|mysqldump|mysqladmin|mysqlimport|mysqlsh|mariadb|mariadb-dump|mycli", r"-p"),
@@ -133,7 +133,7 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("user and password of a command", (" -p", " -P", "\"-p", "'-p"),
         rf"(?:\s|[\"'])(?:-u|-U|-l|-n|--user|--username|--login)(?:{_NEXT})[A-Za-z_][\w.\\-]{{0,40}}(?<!\.py){_NEXT}(?:[^\s\"']{{1,60}}{_NEXT}){{0,3}}?-[pP]{_NEXT}?{_QUOTE}(?P<secret>(?![\d.:]+(?:/\w+)?(?:\s|$))(?!-|/)(?=[^\s\"']{{0,80}}[\dA-Z!#%^&*]){_WORD}{{4,}})"),
     SecretPlace("user and password of a command", (":",),
-        rf"(?:\s|[\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth){_NEXT}?{_QUOTE}[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!//)(?=[^\s\"'@/]{{0,80}}\d)(?=[^\s\"'@/]{{0,80}}[A-Za-z]){_WORD}{{6,}})", part=r"(?<![^\s\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth)"),
+        rf"(?:\s|[\"'])(?:-u|-U|-A|-a|-id|--user|--auth|login=|user=|auth){_NEXT}?{_QUOTE}[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!//)(?=[^\s\"'@/]{{0,80}}\d)(?=[^\s\"'@/]{{0,80}}[A-Za-z]){_WORD}{{6,}})", part=r"-(?<![^\s\"']-)(?:[uUAa]|id|-user|-auth)|auth(?<![^\s\"']auth)|login=|user="),
     SecretPlace("user and password before a host", ("@",),
         rf"(?:^|(?<=[\s\"'=(/:]))(?!sha256)[A-Za-z_][\w.-]{{0,40}}:(?P<secret>(?!{MARK})(?=[^\s@\"'<>/:]{{0,80}}\d)(?=[^\s@\"'<>/:]{{0,80}}[A-Za-z])[^\s@\"'<>/:]{{8,80}})@(?!sha256)[A-Za-z0-9<]"),
     SecretPlace("password on standard input", ("echo", "printf"),
@@ -146,7 +146,7 @@ PLACES: tuple[SecretPlace, ...] = (
     SecretPlace("setting of a command", ("/pass:", "/password:", "-dsonar", "secret.key=", "access.key="),
         rf"(?:\s/pass(?:word)?:|-Dsonar\.(?:login|token|password)=|\bs3a?\.(?:secret|access)\.key=|\bsecret\.key=){_QUOTE}(?P<secret>{_WORD}{{4,}})", re.IGNORECASE),
     SecretPlace("key of a network device", ("key ",),
-        rf"\b(?:tacacs-server|radius-server|crypto isakmp|tacacs|radius)\b[^\n]{{0,60}}?\bkey\s+(?:[0-9]\s+)?(?P<secret>{_WORD}{{5,}})", part=r"\b(?:tacacs|radius|crypto)"),
+        rf"\b(?:tacacs-server|radius-server|crypto isakmp|tacacs|radius)\b[^\n]{{0,60}}?\bkey\s+(?:[0-9]\s+)?(?P<secret>{_WORD}{{5,}})", part=r"tacacs|radius|crypto"),
     SecretPlace("password in a message", ("argument --", "temporary password", "root password"),
         rf"(?:argument (?:-\w/)?--[\w-]*(?:key|token|secret|password|passwd|credential)[\w-]*: [^\n'\"]{{1,60}}['\"]|temporary password[^\n:]{{0,80}}:\s+|root password[^\n:]{{0,40}}:\s+)(?P<secret>{_WORD}{{4,}})"),
     SecretPlace("password in SQL", ("values",),

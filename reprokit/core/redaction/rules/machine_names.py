@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprokit.core.redaction.rules.rule import Rule, make_rule
+from reprokit.core.redaction.rules.searched_text import lower_text
 from reprokit.core.redaction.rules.secret_places import MARK
 from reprokit.core.redaction.rules.torch_words import is_code
 
@@ -68,7 +69,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "home",
                 rf"{_BEFORE_PATH}(?P<secret>{re.escape(home)})(?![\w.-])",
-                (home.lower(),),
+                (lower_text(home),),
                 is_word=_is_word(home),
             )
         )
@@ -98,8 +99,8 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         rules.append(
             make_rule(
                 "user",
-                rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{user})(?=/|$|[\s'\":,])",
-                ("/",),
+                rf"(?:(?<=/)|(?<=torchinductor_))(?P<secret>{re.escape(user)})(?=/|$|[\s'\":,])",
+                (lower_text(user),),
                 is_word=_is_word(user),
             )
         )
@@ -111,7 +112,8 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         rules.append(
             make_rule(
                 "user",
-                rf"(?<!{before})(?P<secret>{user})(?!{after})",
+                rf"(?<!{before})(?P<secret>{re.escape(user)})(?!{after})",
+                (lower_text(user),) if user.isascii() else (),
                 flags=re.IGNORECASE,
                 is_word=_is_word(user),
             )
@@ -120,7 +122,8 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
         rules.append(
             make_rule(
                 "host",
-                rf"(?<![A-Za-z0-9])(?P<secret>{host})(?![A-Za-z0-9])",
+                rf"(?<![A-Za-z0-9])(?P<secret>{re.escape(host)})(?![A-Za-z0-9])",
+                (lower_text(host),) if host.isascii() else (),
                 flags=re.IGNORECASE,
                 is_word=_is_word(host),
             )
@@ -132,7 +135,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "user",
                 rf"{_IS_USER}{name}(?![\w.-])",
-                (user.lower(),),
+                (lower_text(user),),
                 flags=re.IGNORECASE,
                 is_near=True,
             )
@@ -141,7 +144,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "user",
                 rf"(?<![\w.]){name}(?=@(?:{hosts})(?![\w.-]))",
-                (user.lower(),),
+                (lower_text(user),),
                 is_near=True,
                 is_word=_is_word(user + hosts),
             )
@@ -155,7 +158,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "host",
                 rf"(?:{before})(?P<secret>{re.escape(host)})(?![\w.-])",
-                (host.lower(),),
+                (lower_text(host),),
                 part=rf"{re.escape(host)}(?![\w.-])" if _is_word(host) else "",
             )
         )
@@ -163,7 +166,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "host",
                 rf"{_IS_HOST}(?P<secret>{re.escape(host)})(?![\w.-])",
-                (host.lower(),),
+                (lower_text(host),),
                 flags=re.IGNORECASE,
                 is_near=True,
             )
@@ -172,7 +175,7 @@ def machine_rules(private: PrivateNames) -> list[Rule]:
             make_rule(
                 "host",
                 rf"(?<![\w.])(?P<secret>{re.escape(host)})(?=:\d{{4,5}}\b)",
-                (host.lower(),),
+                (lower_text(host),),
                 is_near=True,
                 is_word=_is_word(host),
             )
@@ -322,6 +325,6 @@ def _is_word(name: str) -> bool:
 def _names(
     names: tuple[str, ...], is_common: Callable[[str], bool] = lambda name: False
 ) -> list[str]:
-    """Return the escaped names that are neither words of paths nor ``is_common``, longest first."""
+    """Return the names that are neither words of paths nor ``is_common``, longest first."""
     usable = {n for n in names if len(n) >= 3 and n.lower() not in _PATH_WORDS and not is_common(n)}
-    return [re.escape(n) for n in sorted(usable, key=lambda n: (-len(n), n))]
+    return sorted(usable, key=lambda n: (-len(n), n))

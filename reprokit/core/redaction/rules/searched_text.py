@@ -27,12 +27,18 @@ _MIN_REPETITION = 1.3
 """The ratio of a text to its distinct words below which the words are no help."""
 _SPACE = re.compile(r"\s")
 _BYTE_SPACE = re.compile(rb"[ \t\n\r\f\v]")
+_LETTERS = {"\u0130": "i", "\u0131": "i", "\u017f": "s"}
+"""The characters that a regular expression takes for an ASCII letter if it ignores the case, but
+``str.lower`` does not; the first one would become two characters.
+"""
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def lower_text(text: str) -> str:
     """Return ``text`` in lower case with the same length, so that all positions stay the same."""
-    return text.replace("\u0130", "i").lower()  # the only character that becomes two
+    for char, letter in _LETTERS.items():
+        text = text.replace(char, letter)
+    return text.lower()
 
 
 class SearchedText:

@@ -15,7 +15,7 @@ from reprokit.core.redaction.rules import (
 )
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.redaction.rules.rule import Rule, group_rules, make_rule
-from reprokit.core.redaction.rules.searched_text import SearchedText
+from reprokit.core.redaction.rules.searched_text import SearchedText, lower_text
 from reprokit.core.redaction.rules.secret_places import MARK
 from reprokit.core.redaction.rules.torch_words import is_code
 
@@ -65,7 +65,7 @@ def make_rules(private: PrivateNames) -> list[Rule]:
             edge = r"\b" if secret.isalpha() else ""
             rules.append(
                 make_rule(
-                    "token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (secret.lower(),)
+                    "token", rf"{edge}(?P<secret>{re.escape(secret)}){edge}", (lower_text(secret),)
                 )
             )
     rules += [
