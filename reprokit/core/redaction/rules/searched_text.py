@@ -87,11 +87,13 @@ class SearchedText:
         return b"\n".join((b"", *words, b""))
 
     @functools.cached_property
-    def _quads(self) -> set[int]:
+    def _quads(self) -> set[int] | None:
         """All four bytes in a row of these words, as numbers. They exclude a hint in a tenth of the
-        time of a search for it.
+        time of a search for it. None for a large text whose words hardly repeat, because it may
+        have millions of them.
         """
-        return _quads(self._words_without_digits)
+        data = self._words_without_digits
+        return _quads(data) if self.words or len(data) <= _PART_CHARS else None
 
     def replaced(self, text: str, places: Iterable[tuple[int, int]]) -> SearchedText:
         """Return the text after a replacement. ``places`` are the new parts of ``text``, in
@@ -118,11 +120,11 @@ class SearchedText:
         searched = words.text if is_exact else words.lowered
         if self.is_short:
             return [hint for hint in hints if hint in searched]
-        plain = self._words_without_digits
+        plain, quads = self._words_without_digits, self._quads
         return [
             hint
             for hint in hints
-            if self._quads.issuperset(_quads_of_hint(hint))
+            if (quads is None or quads.issuperset(_quads_of_hint(hint)))
             and all(part in plain for part in _parts_without_digits(hint))
             and all(part in searched for part in (_parts(hint) if self.words else (hint,)))
         ]
