@@ -8,6 +8,7 @@ them), and refuses all others. It calls nothing that the data name.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 MAX_VALUES = 20_000_000
@@ -31,7 +32,9 @@ _LENGTHS = {
 _MEMO_PUT = {b"q": struct.Struct("<B"), b"r": struct.Struct("<I")}
 _MEMO_GET = {b"h": struct.Struct("<B"), b"j": struct.Struct("<I")}
 _CONSTANTS: dict[bytes, Any] = {b"N": None, b"\x88": True, b"\x89": False}
-_EMPTY: dict[bytes, type[Any]] = {b"]": list, b"}": dict}
+_EMPTY: dict[bytes, type[Any]] = {b"]": list, b"}": dict, b")": tuple}
+_SKIPPED = {b"\x80": 1, b"\x95": 8}
+"""The arguments of PROTO and FRAME, in bytes."""
 
 
 def read_plain_pickle(data: bytes) -> Any:
@@ -46,76 +49,60 @@ def read_plain_pickle(data: bytes) -> Any:
         raise ValueError(f"a damaged pickle: {type(problem).__name__}") from problem
 
 
-def _read(data: bytes) -> Any:
-    stack: list[Any] = []
-    memo: dict[int, Any] = {}
-    at = 0
-    for _ in range(MAX_VALUES):
-        code = data[at : at + 1]
-        at += 1
+class _Reader:
+    """The stack and the memo of a pickle, and the position in its bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def number(self, layout: struct.Struct) -> Any:
+        """Read the argument of an operation."""
+        value = layout.unpack_from(self.data, self.at)[0]
+        self.at += layout.size
+        return value
+
+    def run(self, code: bytes) -> None:
+        """Carry out one operation."""
         if code in _SIZES:
-            layout = _SIZES[code]
-            stack.append(layout.unpack_from(data, at)[0])
-            at += layout.size
+            self.stack.append(self.number(_SIZES[code]))
         elif code in _LENGTHS:
-            layout = _LENGTHS[code]
-            size = layout.unpack_from(data, at)[0]
-            at += layout.size
-            if at + size > len(data):
+            size = self.number(_LENGTHS[code])
+            if self.at + size > len(self.data):
                 raise ValueError("a damaged pickle: it is truncated")
-            stack.append(_value(code, data[at : at + size]))
-            at += size
+            self.stack.append(_value(code, self.data[self.at : self.at + size]))
+            self.at += size
         elif code in _MEMO_PUT:
-            layout = _MEMO_PUT[code]
-            memo[layout.unpack_from(data, at)[0]] = stack[-1]
-            at += layout.size
+            self.memo[self.number(_MEMO_PUT[code])] = self.stack[-1]
         elif code in _MEMO_GET:
-            layout = _MEMO_GET[code]
-            stack.append(memo[layout.unpack_from(data, at)[0]])
-            at += layout.size
+            self.stack.append(self.memo[self.number(_MEMO_GET[code])])
         elif code == b"\x94":  # MEMOIZE
-            memo[len(memo)] = stack[-1]
+            self.memo[len(self.memo)] = self.stack[-1]
         elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
+            self.stack.append(_CONSTANTS[code])
         elif code in _EMPTY:
-            stack.append(_EMPTY[code]())
-        elif code == b")":
-            stack.append(())
-        elif code in (b"\x85", b"\x86", b"\x87"):  # TUPLE1 to TUPLE3
-            count = code[0] - 0x84
-            stack[-count:] = [tuple(stack[-count:])]
-        elif code == b"(":
-            stack.append(_MARK)
-        elif code == b"t":
-            stack.append(tuple(_to_mark(stack)))
-        elif code == b"l":
-            stack.append(_to_mark(stack))
-        elif code == b"d":
-            stack.append(_pairs(_to_mark(stack)))
-        elif code == b"a":
-            value = stack.pop()
-            _list(stack).append(value)
-        elif code == b"e":
-            values = _to_mark(stack)
-            _list(stack).extend(values)
-        elif code == b"s":
-            value, key = stack.pop(), stack.pop()
-            _dict(stack)[_key(key)] = value
-        elif code == b"u":
-            rows = _pairs(_to_mark(stack))
-            _dict(stack).update(rows)
-        elif code == b"\x80":
-            at += 1
-        elif code == b"\x95":  # FRAME
-            at += 8
-        elif code == b".":
-            return stack.pop()
+            self.stack.append(_EMPTY[code]())
+        elif code in _SKIPPED:
+            self.at += _SKIPPED[code]
+        elif code in _BUILDERS:
+            _BUILDERS[code](self.stack)
         else:
             raise ValueError(
-                f"the operation {code!r} at byte {at - 1}, which does not build plain data"
+                f"the operation {code!r} at byte {self.at - 1}, which does not build plain data"
                 if code
                 else "a damaged pickle: it is truncated"
             )
+
+
+def _read(data: bytes) -> Any:
+    reader = _Reader(data)
+    for _ in range(MAX_VALUES):
+        code = data[reader.at : reader.at + 1]
+        reader.at += 1
+        if code == b".":
+            return reader.stack.pop()
+        reader.run(code)
     raise ValueError(f"more than {MAX_VALUES} operations")
 
 
@@ -159,3 +146,46 @@ def _dict(stack: list[Any]) -> dict[Any, Any]:
     if not isinstance(stack[-1], dict):
         raise TypeError("not a dictionary")
     return stack[-1]
+
+
+def _make_tuple(count: int) -> Callable[[list[Any]], None]:
+    def make(stack: list[Any]) -> None:
+        stack[-count:] = [tuple(stack[-count:])]
+
+    return make
+
+
+def _append(stack: list[Any]) -> None:
+    value = stack.pop()
+    _list(stack).append(value)
+
+
+def _extend(stack: list[Any]) -> None:
+    values = _to_mark(stack)
+    _list(stack).extend(values)
+
+
+def _set_item(stack: list[Any]) -> None:
+    value, key = stack.pop(), stack.pop()
+    _dict(stack)[_key(key)] = value
+
+
+def _set_items(stack: list[Any]) -> None:
+    rows = _pairs(_to_mark(stack))
+    _dict(stack).update(rows)
+
+
+_BUILDERS: dict[bytes, Callable[[list[Any]], None]] = {
+    b"\x85": _make_tuple(1),
+    b"\x86": _make_tuple(2),
+    b"\x87": _make_tuple(3),
+    b"(": lambda stack: stack.append(_MARK),
+    b"t": lambda stack: stack.append(tuple(_to_mark(stack))),
+    b"l": lambda stack: stack.append(_to_mark(stack)),
+    b"d": lambda stack: stack.append(_pairs(_to_mark(stack))),
+    b"a": _append,
+    b"e": _extend,
+    b"s": _set_item,
+    b"u": _set_items,
+}
+"""Operations without an argument that combine values of the stack."""
