@@ -196,8 +196,8 @@ CAPTURE_OPTION = Extension(
         ),
         "host/request/command_line.py": (
             (
-                r'        words\.append\("--no-trace"\)\n',
-                '    if request.dummy:\n        words += ["--dummy", request.dummy]\n',
+                r'    \("--no-trace", [^\n]*\n',
+                '    ("--dummy", lambda r: r.dummy),\n',
             ),
         ),
     },

@@ -3,10 +3,65 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from reprokit.core.shared import simulation, target_options
 from reprokit.host.request.run_request import DEADLINE_S, Request
+
+
+def _seconds(value: float | None, *defaults: float | None) -> str:
+    return "" if value is None or value in defaults else f"{value:g}"
+
+
+def _deadline(request: Request) -> str:
+    default_s = None if request.target.kind == "command" else DEADLINE_S
+    return _seconds(request.deadline_s, default_s)
+
+
+def _fail_on(request: Request) -> str:
+    limit = {"graph-break": request.most_breaks}
+    return ",".join(f"{n}:{limit[n]}" if limit.get(n) else n for n in request.fail_on)
+
+
+_OPTIONS: tuple[tuple[str, Callable[[Request], object]], ...] = (
+    ("--entry", lambda r: r.entry),
+    ("--train", lambda r: r.train),
+    ("--device", lambda r: r.device),
+    ("--gpu", lambda r: simulation.gpu_label(r.gpu) if r.gpu is not None else ""),
+    ("--compare-simulated", lambda r: r.beside is not None),
+    ("--tensor-parallel-gpus", lambda r: r.tensor_parallel),
+    ("--weights", lambda r: r.weights if r.weights != "auto" else ""),
+    ("--timeout", _deadline),
+    ("--stall", lambda r: _seconds(r.stall_s, Request.stall_s)),
+    ("--on-stall", lambda r: r.on_stall),
+    ("--grace", lambda r: _seconds(r.grace_s, Request.grace_s)),
+    ("--line-repeats", lambda r: r.line_repeats if r.line_repeats != Request.line_repeats else 0),
+    ("--escalate", lambda r: r.escalate is True),
+    ("--no-escalate", lambda r: r.escalate is False),
+    ("--fail-on", _fail_on),
+    ("--caches", lambda r: r.checks_caches),
+    ("--cache-change", lambda r: [f"{name}={value}" for name, value in r.cache_change.items()]),
+    ("--cache-python", lambda r: r.cache_python),
+    ("--without-isolation", lambda r: r.runs_unisolated),
+    ("--no-minimize", lambda r: not r.minimizes),
+    ("--budget", lambda r: _seconds(r.budget_s, Request.budget_s) if r.minimizes else ""),
+    ("--proofs", lambda r: r.proofs if r.minimizes and r.proofs != Request.proofs else 0),
+    ("--cores", lambda r: r.cores),
+    ("--logs", lambda r: ",".join(r.logs)),
+    ("--no-trace", lambda r: not r.has_trace),
+)
+"""Each option of ``reprokit capture`` with its value: a flag is True or False, and an option that
+is not on the command line has an empty value or 0.
+"""
+
+
+def _words(name: str, value: object) -> list[str]:
+    """Return an option as words; a list repeats it."""
+    if value is True:
+        return [name]
+    values = value if isinstance(value, list) else [value] if value else []
+    return [word for item in values for word in (name, str(item))]
 
 
 def capture_command(request: Request, growth: dict[str, Any] | None = None) -> str:
@@ -33,64 +88,10 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
     for name, value in knobs.items():
         words += target_options.option_words(name, value) if value is not None else []
     for name, value in request.compile.items():
-        flag = "--" + name.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif value is False:
-            words.append("--no-" + flag[2:])
-        elif value is not None:
-            words += [flag, str(value)]
-    if request.entry:
-        words += ["--entry", request.entry]
-    if request.train:
-        words.append("--train")
-    if request.device:
-        words += ["--device", request.device]
-    if request.gpu is not None:
-        words += ["--gpu", simulation.gpu_label(request.gpu)]
-    if request.beside is not None:
-        words.append("--compare-simulated")
-    if request.tensor_parallel:
-        words += ["--tensor-parallel-gpus", str(request.tensor_parallel)]
-    if request.weights != "auto":
-        words += ["--weights", request.weights]
-    default_s = None if request.target.kind == "command" else DEADLINE_S
-    if request.deadline_s is not None and request.deadline_s != default_s:
-        words += ["--timeout", f"{request.deadline_s:g}"]
-    if request.stall_s != Request.stall_s:
-        words += ["--stall", f"{request.stall_s:g}"]
-    if request.on_stall:
-        words += ["--on-stall", request.on_stall]
-    if request.grace_s != Request.grace_s:
-        words += ["--grace", f"{request.grace_s:g}"]
-    if request.line_repeats != Request.line_repeats:
-        words += ["--line-repeats", str(request.line_repeats)]
-    if request.escalate is not None:
-        words.append("--escalate" if request.escalate else "--no-escalate")
-    if request.fail_on:
-        limit = {"graph-break": request.most_breaks}
-        words.append("--fail-on")
-        words.append(",".join(f"{n}:{limit[n]}" if limit.get(n) else n for n in request.fail_on))
-    if request.checks_caches:
-        words.append("--caches")
-    for name, setting in request.cache_change.items():
-        words += ["--cache-change", f"{name}={setting}"]
-    if request.cache_python:
-        words += ["--cache-python", request.cache_python]
-    if request.runs_unisolated:
-        words.append("--without-isolation")
-    if not request.minimizes:
-        words.append("--no-minimize")
-    elif request.budget_s != Request.budget_s:
-        words += ["--budget", f"{request.budget_s:g}"]
-    if request.minimizes and request.proofs != Request.proofs:
-        words += ["--proofs", str(request.proofs)]
-    if request.cores:
-        words += ["--cores", str(request.cores)]
-    if request.logs:
-        words += ["--logs", ",".join(request.logs)]
-    if not request.has_trace:
-        words.append("--no-trace")
+        flag = name.replace("_", "-")
+        words += _words(f"--no-{flag}", True) if value is False else _words(f"--{flag}", value)
+    for name, value_of in _OPTIONS:
+        words += _words(name, value_of(request))
     target = request.target
     return (
         shlex.join(words) + " " + target.words
