@@ -327,3 +327,22 @@ def test_the_cost_and_the_rate_of_a_reduction_are_read(
     """
     opened = reopen.open_pack(packed(tmp_path / "p.tar.gz", minimize=reduction))
     assert (opened.reduction_cpu_s, opened.failure_rate) == (cpu_s, rate)
+
+
+def test_the_middle_of_a_packed_trace_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace of the run directory is packed; its limit is for the text, also if it is cut short."""
+    run = tmp_path / "run"
+    (run / "trace").mkdir(parents=True)
+    lines = [b"line %d\n" % number for number in range(3000)]
+    (run / "trace" / "a.log.gz").write_bytes(
+        gzip.compress(b"".join(lines)) + gzip.compress(b"end\n")[:-9]
+    )
+    evidence = (("trace", (".log", ".gz"), 2000),)
+    monkeypatch.setattr(writer, "EVIDENCE", evidence)
+    draft = writer.gather_files(run, Redactor())
+    text = draft.files["trace/a.log"].decode()
+    assert text.startswith("line 0\n") and text.endswith("line 2999\nend\n") and len(text) < 2200
+    (trimmed,) = draft.trimmed
+    assert trimmed.startswith("trace/a.log: ") and trimmed.endswith("bytes cut from its middle")

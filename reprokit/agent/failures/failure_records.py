@@ -22,6 +22,7 @@ import types
 import warnings
 
 from ...core.shared.contract.journal_format import DUMP_SIGNAL
+from ..torch_hooks import trace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class FailureHandler(logging.Handler):
                 break
         try:
             with open(path, "w", encoding="utf-8", errors="replace") as file:
-                file.write(version_line())
+                file.write(trace_file.version_line())
                 file.writelines(reversed(texts))
                 file.write(more)
         except OSError:  # a full disk: a later failure may have room
@@ -205,7 +206,7 @@ def _compiled_call(
         words = ["fullgraph=True"] * bool(found.get("one_graph"))
         return call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
 
-    return _record(CALL, _text_or_reason(program), key)
+    return trace_file.record_line(CALL, _text_or_reason(program), key)
 
 
 def _text_or_reason(make: Callable[[], ProgramOfCall]) -> str:
@@ -255,7 +256,9 @@ def record_of_error(problem: BaseException, has_values: bool) -> str:
         "message": str(problem)[:4000],
         "traceback": "".join(lines)[-MAX_TRACEBACK_CHARS:],
     }
-    return _record(ERROR, json.dumps(facts)) + _record(CALL, _called(problem, has_values))
+    return trace_file.record_line(ERROR, json.dumps(facts)) + trace_file.record_line(
+        CALL, _called(problem, has_values)
+    )
 
 
 def _called(problem: BaseException, has_values: bool) -> str:
@@ -286,22 +289,6 @@ def is_kept(metadata: Mapping[str, object]) -> bool:
     if isinstance(artifact, dict):
         return artifact.get("name") in _KEPT_ARTIFACTS
     return not _KEPT.isdisjoint(metadata)
-
-
-def version_line() -> str:
-    """Return the record with the version of torch, as the first handler of torch writes it."""
-    import torch
-
-    return _record("torch_version", json.dumps({"pytorch_version": torch.__version__}))
-
-
-def _record(name: str, payload: str, key: tuple[object, object] | None = None) -> str:
-    """Return a record of a compile, or of none, as the formatter of torch writes it."""
-    metadata: dict[str, object] = {"artifact": {"name": name, "encoding": "string"}}
-    if key is not None:
-        metadata |= {"frame_id": key[0], "frame_compile_id": key[1]}
-    lines = "".join(f"\t{line}\n" for line in payload.splitlines())
-    return f"V0101 00:00:00.000000 {os.getpid()} reprokit:1] {json.dumps(metadata)}\n{lines}"
 
 
 def new_file(folder: str, start: str = "torch_trace_", ending: str = ".log") -> str:
@@ -373,7 +360,7 @@ def record_compiles(folder: str, has_values: bool) -> Iterator[str]:
     file = open(path, "w", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
     handler = _FileHandler(file, has_values)
     handler.setFormatter(TorchLogsFormatter(trace=True))
-    handler.write(version_line)
+    handler.write(trace_file.version_line)
     logger = logging.getLogger(LOGGER)
     logger.addHandler(handler)
     try:

@@ -91,7 +91,6 @@ def send_to_file() -> None:
     )
     _file.setFormatter(internal.TorchLogsFormatter())
     _selection = selection
-    _replace_methods(internal.log, *_NEVER)  # this logger logs the path of the TORCH_TRACE file
     listen_to_logs()
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,10 +159,9 @@ def _replace_methods(logger: logging.Logger, level: float, is_requested: bool) -
         return
 
     def isEnabledFor(number: int) -> bool:
-        caller = sys._getframe(1)
         if type(logger).isEnabledFor(logger, number):
-            return not torch_trace.is_about_agent_file(caller.f_back)
-        return number >= level and _accepts_caller(caller, is_requested)
+            return True
+        return number >= level and _accepts_caller(sys._getframe(1), is_requested)
 
     def makeRecord(
         name: str,

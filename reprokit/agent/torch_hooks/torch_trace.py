@@ -1,30 +1,29 @@
-"""Keep reprokit's TORCH_TRACE file separate from the tracing that the program sees."""
+"""Keep reprokit's TORCH_TRACE separate from the tracing that the program sees."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
 from typing import Any
 
 from ...core.shared.contract import run_names
 from ..record import journal
 from .symbols import wrap_symbol
+from .trace_file import TraceFile
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
-_own_handler: Any = None
-_emit_code: CodeType | None = None
+_own_handler: TraceFile | None = None
 
 
 def separate_handlers() -> None:
-    """Add the trace handler that torch has without reprokit's TORCH_TRACE, beside reprokit's own.
+    """Replace the handler that torch has for reprokit's folder by a ``TraceFile``, and by the
+    handler that torch has without that folder.
 
     Torch removes its handler at the first record, and adds it again when the program sets its logs.
     A trace that the program itself requests does not change.
     """
-    global _own_handler, _emit_code
+    global _own_handler
     import torch._logging._internal as internal
 
     handler = internal.LOG_TRACE_HANDLER
@@ -38,10 +37,13 @@ def separate_handlers() -> None:
     default_handler = internal.LazyTraceHandler(folder)
     default_handler.setFormatter(handler.formatter)
     internal.LOG_TRACE_HANDLER = internal._track_handler(default_handler)
-    internal.handlers.discard(handler)  # torch does not remove handlers that it does not know
+    internal.handlers.discard(handler)
+    internal.trace_log.removeHandler(handler)
+    max_bytes = int(os.environ[run_names.TRACE_LIMIT_VARIABLE])
+    _own_handler = TraceFile(handler.root_dir, max_bytes, handler.formatter)
+    internal.trace_log.addHandler(_own_handler)  # torch removes no handlers that it does not know
     # it is last, because it may remove itself during a loop over the list
     internal.trace_log.addHandler(default_handler)
-    _own_handler, _emit_code = handler, internal.LazyTraceHandler.emit.__code__
     _hide_records(internal.trace_log)
     wrap_symbol("torch._logging.structured:from_traceback", _without_agent_frames)
 
@@ -61,14 +63,14 @@ def _hide_records(log: logging.Logger) -> None:
         extra: Any = None,
         sinfo: str | None = None,
     ) -> logging.LogRecord:
-        is_head = _writes_head(sys._getframe(1))
-        if not is_head and any(handler is not _own_handler for handler in log.handlers):
+        if any(handler is not _own_handler for handler in log.handlers):
             return type(log).makeRecord(
                 log, name, level, fn, line, msg, args, exc_info, func, extra, sinfo
             )
         record = TraceRecord(name, level, fn, line, msg, args, exc_info, func, sinfo)
         vars(record).update(extra or {})
-        _own_handler.handle(record)
+        if _own_handler is not None:
+            _own_handler.handle(record)
         return record
 
     vars(log).update(makeRecord=makeRecord, filter=lambda record: filter_record(log, record))
@@ -81,27 +83,6 @@ class TraceRecord(logging.LogRecord):
 def filter_record(logger: logging.Logger, record: logging.LogRecord) -> Any:
     """Return False for a record that only the agent wants, else the result of ``logger.filter``."""
     return False if isinstance(record, TraceRecord) else type(logger).filter(logger, record)
-
-
-def _writes_head(caller: FrameType | None) -> bool:
-    """Whether the agent's handler logs this record itself, at the start of its file."""
-    while caller is not None and caller.f_globals.get("__name__") in (
-        "logging",
-        "torch._logging._internal",
-    ):
-        if is_about_agent_file(caller):
-            return True
-        caller = caller.f_back
-    return False
-
-
-def is_about_agent_file(caller: FrameType | None) -> bool:
-    """Whether torch logs the path of the agent's file; such a record does not exist without it."""
-    return (
-        caller is not None
-        and caller.f_code is _emit_code
-        and caller.f_locals.get("self") is _own_handler
-    )
 
 
 def _without_agent_frames(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -190,6 +190,19 @@ _OF_RUNS = (
     is_flag=True,
     help="Do not record TORCH_TRACE, which contains the model's source.",
 )
+@shared.option(
+    "--trace-limit",
+    section=shared.EVIDENCE,
+    is_rare=True,
+    type=option_types.SizeType(),
+    default="200MB",
+    show_default=True,
+    metavar="SIZE",
+    help=(
+        "Compressed size of TORCH_TRACE, such as 500MB or 2GB, at which the records of the oldest"
+        " complete compiles are dropped."
+    ),
+)
 @known_matches.CATALOGUES
 @shared.option(
     "--yes",
@@ -340,6 +353,9 @@ def read_request(
         "budget_s": options["budget"],
         "proofs": options["proofs"],
         "cores": options["cores"] or 0,
+        "logs": _logs(options["logs"]),
+        "has_trace": not options["no_trace"],
+        "trace_bytes": options["trace_limit"],
     }
     watching |= shared.read_caches(options)
     if command is not None:
@@ -349,8 +365,6 @@ def read_request(
         return Request(
             parse_command(command, notebook or ""),
             **watching,
-            logs=_logs(options["logs"]),
-            has_trace=not options["no_trace"],
         )
     parsed = parse_target(str(target or model))
     gpu = simulated_gpu.parse_gpu_option(options["gpu"]) if options["gpu"] is not None else None
@@ -393,8 +407,6 @@ def read_request(
         gpu=gpu,
         tensor_parallel=options["tensor_parallel"] or 0,
         kernels=options["kernels"],
-        logs=_logs(options["logs"]),
-        has_trace=not options["no_trace"],
     )
 
 

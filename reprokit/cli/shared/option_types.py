@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,15 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     Duration = click.ParamType[float]
+    Size = click.ParamType[int]
     Word = click.ParamType[str]
     Limits = click.ParamType[dict[str, int]]
 else:  # it is not generic before click 8.5
-    Duration = Word = Limits = click.ParamType
+    Duration = Size = Word = Limits = click.ParamType
+
+
+_UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}
+LEAST_SIZE = 100_000
 
 
 class DurationType(Duration):
@@ -45,6 +51,20 @@ class DurationType(Duration):
                 ctx,
             )
         return seconds
+
+
+class SizeType(Size):
+    """Bytes, as a number with a unit such as ``500MB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes."""
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(kB|MB|GB)", str(value), re.IGNORECASE)
+        size = int(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+        if size < LEAST_SIZE and not isinstance(value, int):
+            self.fail(f"{value!r} is not a size of at least 100 kB, such as 500MB", param, ctx)
+        return value if isinstance(value, int) else size
 
 
 class WholeNumber(click.IntRange):

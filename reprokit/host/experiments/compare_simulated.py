@@ -20,6 +20,7 @@ from reprokit.host.system import files, host_log
 
 FOLDER = "simulated"
 _HEAD = re.compile(r"^[VDIWEF]\d{4} ")
+MAX_TRACE_BYTES = 64 << 20
 
 
 def compare_with_simulation(
@@ -81,9 +82,11 @@ def compare_with_simulation(
 def generated_kernels_of(run_path: Path) -> list[str]:
     """Return the modules that Inductor generated, from the logs of TORCH_TRACE."""
     modules = []
-    for path in sorted((run_path / run_names.TRACE_FOLDER).glob("*.log")):
+    for path in sorted((run_path / run_names.TRACE_FOLDER).glob("*.log*")):
+        with files.open_unpacked_file(path) as file:
+            text = files.read_at_most(file, MAX_TRACE_BYTES).decode("utf-8", "replace")
         rows: list[str] | None = None
-        for line in [*files.read_text(path).splitlines(), "V0000 "]:
+        for line in [*text.splitlines(), "V0000 "]:
             if rows is not None and not _HEAD.match(line):
                 rows.append(line.removeprefix("\t"))
                 continue

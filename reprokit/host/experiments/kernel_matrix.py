@@ -10,7 +10,6 @@ import dataclasses
 import os
 import shutil
 import subprocess
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +119,7 @@ def read_kernels(file: Path, name: str, python: str, folder: Path) -> dict[str, 
     """
     try:
         text = _text_of(file)
-    except (OSError, EOFError, zlib.error) as problem:
+    except OSError as problem:
         why = getattr(problem, "strerror", None) or problem
         raise BadInput(f"{file}: {why}") from problem
     except UnicodeDecodeError as problem:

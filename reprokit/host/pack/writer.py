@@ -38,7 +38,7 @@ EVIDENCE = (
     ("graphs", (".py", ".json"), MAX_LOG_BYTES),
     ("kernels", (".py",), MAX_LOG_BYTES),
     ("journal", (".jsonl",), MAX_LOG_BYTES),
-    ("trace", (".log",), MAX_TRACE_BYTES),
+    ("trace", (".log", ".gz"), MAX_TRACE_BYTES),
     ("eager/logs", (".txt",), MAX_LOG_BYTES),
     ("eager/stacks", (".txt", ".json"), MAX_LOG_BYTES),
     ("eager/journal", (".jsonl",), MAX_LOG_BYTES),
@@ -166,6 +166,7 @@ def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
             name = redactor.redact_file_name(path.relative_to(run_path).as_posix())
             if files.has_symlink(path) or path.suffix not in suffixes or "/." in f"/{name}":
                 continue
+            name = name.removesuffix(".gz")  # it is packed again after its redaction
             try:
                 if not path.is_file() or path.stat().st_size == 0:
                     continue
@@ -283,15 +284,13 @@ def write_tarball(data: bytes, output: Path, name: str) -> Path:
 
 
 def _read_middle_cut(path: Path, max_bytes: int, draft: PackDraft, name: str) -> str:
-    """Read a text file; cut the middle of a file that is longer than ``max_bytes``."""
-    size = path.stat().st_size
-    if size <= max_bytes:
-        return files.read_text(path, max_bytes)
-    with files.open_regular_file(path) as file:
-        head = file.read(max_bytes // 2)
-        file.seek(size - max_bytes // 2)
-        tail = file.read()
-    draft.trimmed.append(f"{name}: {size - max_bytes} bytes cut from its middle")
+    """Read a text file, which may be packed; cut the middle of one longer than ``max_bytes``."""
+    with files.open_unpacked_file(path) as file:
+        head, tail, gone = files.read_ends(file, max_bytes)
+    if not gone:
+        return (head + tail).decode("utf-8", "replace")
+    size = len(head) + gone + len(tail)
+    draft.trimmed.append(f"{name}: {gone} bytes cut from its middle")
     # cut at line ends, because a part of a secret would not be recognized
     head = head[: head.rfind(b"\n") + 1]
     tail = tail[tail.find(b"\n") + 1 :]

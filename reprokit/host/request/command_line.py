@@ -49,11 +49,16 @@ _OPTIONS: tuple[tuple[str, Callable[[Request], object]], ...] = (
     ("--proofs", lambda r: r.proofs if r.minimizes and r.proofs != Request.proofs else 0),
     ("--cores", lambda r: r.cores),
     ("--logs", lambda r: ",".join(r.logs)),
+    ("--trace-limit", lambda r: _megabytes(r.trace_bytes)),
     ("--no-trace", lambda r: not r.has_trace),
 )
 """Each option of ``reprokit capture`` with its value: a flag is True or False, and an option that
 is not on the command line has an empty value or 0.
 """
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:g}MB" if size != Request.trace_bytes else ""
 
 
 def _words(name: str, value: object) -> list[str]:

@@ -18,6 +18,9 @@ from reprokit.host.system import host_log
 DEADLINE_S = 600.0
 """The default deadline of a factory target."""
 
+TRACE_BYTES = 200_000_000
+"""The default of ``--trace-limit``: about 5,000 compiles with Inductor, or 300,000 without."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -63,6 +66,8 @@ class Request:
     """
     logs: tuple[str, ...] = ()
     has_trace: bool = True
+    trace_bytes: int = TRACE_BYTES
+    """The size of ``TORCH_TRACE``, compressed, at which its oldest compiles are dropped."""
     compile_it: bool = True
     """False: run the same target without torch.compile."""
     escalate: bool | None = None

@@ -194,6 +194,7 @@ def target_environment(
         )
     else:
         environ["TORCH_TRACE"] = str(run_path / run_names.TRACE_FOLDER)
+        environ[run_names.TRACE_LIMIT_VARIABLE] = str(request.trace_bytes)
     if not request.compile_it:
         environ.pop("TORCH_TRACE", None)
     environ.update(simulation_variables(request.gpu))

@@ -15,6 +15,7 @@ from reprokit.core.shared.contract.events import (
     KernelWritten,
     ModelSplit,
     SimulationGapMet,
+    TraceDropped,
 )
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
@@ -22,6 +23,9 @@ from reprokit.host.system import files
 
 _HIDES = re.compile(r"-[a-zA-Z]*[IES][a-zA-Z]*")
 """Options of Python with which it does not load the instrumentation."""
+
+MAX_NAMED = 20
+"""Compiles that a message names; the journal has the others."""
 
 
 def find_missing(journals: Journals, run_path: Path, request: Request) -> list[Missing]:
@@ -42,6 +46,7 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
         )
         for symbol in dict.fromkeys(e.symbol for e in journals.events_of_type(SimulationGapMet))
     ]
+    missing += _dropped_traces(journals)
     split = journals.last_event_of_type(ModelSplit)
     if split.left_out:
         missing.append(
@@ -82,6 +87,19 @@ def find_missing(journals: Journals, run_path: Path, request: Request) -> list[M
             why += f"; {_what_hides(request.target.command)}"
         missing.append(Missing("journal", why))
     return missing
+
+
+def _dropped_traces(journals: Journals) -> list[Missing]:
+    """Name the compiles that are not in the traces, because those reached their limit."""
+    events = journals.events_of_type(TraceDropped)
+    parts = []
+    if cids := [cid for event in events for cid in event.cids]:
+        more = f", and {len(cids) - MAX_NAMED} more" * (len(cids) > MAX_NAMED)
+        parts.append(f"without the oldest compiles ({', '.join(cids[:MAX_NAMED])}{more})")
+    if cut := list(dict.fromkeys(event.cut for event in events if event.cut)):
+        parts.append(f"without the end of the compile {', '.join(cut[:MAX_NAMED])}")
+    limit = f"--trace-limit {events[0].limit / 1e6:g}MB" if events else ""
+    return [Missing("TORCH_TRACE", f"{part}, because of {limit}") for part in parts]
 
 
 def _what_hides(command: tuple[str, ...]) -> str:

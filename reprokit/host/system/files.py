@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
+import io
 import json
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -74,20 +77,49 @@ def open_regular_file(path: Path) -> IO[bytes]:
     return os.fdopen(fd, "rb")
 
 
+CHUNK_BYTES = 1 << 20
+
+
+class _Unpacked(io.RawIOBase):
+    """Reads the members of a gzip file. The last one may be cut short: gzip.GzipFile raises
+    EOFError before it returns the end of such a member.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._engine = file, zlib.decompressobj(31)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes; 0 at the end."""
+        while True:
+            packed = self._engine.unconsumed_tail or self._engine.unused_data
+            packed = packed or self._file.read(CHUNK_BYTES)
+            if self._engine.eof:
+                packed = packed.lstrip(b"\0")  # the padding that gzip allows
+                self._engine = zlib.decompressobj(31)
+            try:
+                data = self._engine.decompress(packed, len(buffer))
+            except zlib.error as problem:
+                raise OSError(errno.EINVAL, f"a damaged gzip file: {problem}") from problem
+            buffer[: len(data)] = data
+            if data or not packed:
+                return len(data)
+
+
 @contextlib.contextmanager
 def open_unpacked_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file for reading, and unpack it if its content is that of gzip.
 
-    Raises the errors of ``open_regular_file``; reading a damaged file raises OSError, EOFError or
-    zlib.error.
+    A file that is cut short is read to its end. Raises the errors of ``open_regular_file``; reading
+    a damaged file raises OSError.
     """
-    import gzip  # every command imports this module, and few read such a file
-
     with open_regular_file(path) as file:
         is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         if is_packed:
-            with gzip.GzipFile(fileobj=file) as unpacked:
+            with io.BufferedReader(_Unpacked(file), CHUNK_BYTES) as unpacked:
                 yield cast("IO[bytes]", unpacked)
         else:
             yield file
@@ -121,9 +153,6 @@ def open_memory_file(path: Path, uid: int) -> IO[bytes]:
     return os.fdopen(fd, "rb")
 
 
-CHUNK_BYTES = 1 << 20
-
-
 def read_at_most(file: IO[bytes], max_bytes: int) -> bytes:
     """Read at most ``max_bytes``, in chunks.
 
@@ -134,6 +163,28 @@ def read_at_most(file: IO[bytes], max_bytes: int) -> bytes:
         chunks.append(chunk)
         max_bytes -= len(chunk)
     return b"".join(chunks)
+
+
+def read_ends(file: IO[bytes], max_bytes: int) -> tuple[bytes, bytes, int]:
+    """Return the start and the end of a file, and the number of bytes that are left out between
+    them so that both together have at most ``max_bytes``.
+    """
+    head = read_at_most(file, max_bytes // 2)
+    wanted = max_bytes - len(head)
+    tail: collections.deque[bytes] = collections.deque()
+    kept = skipped = 0
+    if file.seekable():
+        size = file.seek(0, os.SEEK_END)
+        skipped = file.seek(max(len(head), size - wanted)) - len(head)
+    while chunk := file.read(CHUNK_BYTES):
+        tail.append(chunk)
+        kept += len(chunk)
+        while kept - len(tail[0]) >= wanted:
+            kept -= len(tail[0])
+            skipped += len(tail.popleft())
+    end = b"".join(tail)
+    extra = max(0, kept - wanted)
+    return head, end[extra:], skipped + extra
 
 
 def read_text(path: Path, max_bytes: int = 64 << 20) -> str:

@@ -64,6 +64,19 @@ class AgentProblem(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TraceDropped(Event):
+    """The trace of the process reached its limit."""
+
+    ev = "trace_dropped"
+    cids: list[str] = field(default_factory=list)
+    """The compiles whose records were dropped, the oldest first."""
+    cut: str = ""
+    """The compile whose further records were not written, because nothing else could be dropped."""
+    limit: int = 0
+    """Of all traces of the run, in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Begin(Event):
     """A phase of the compiler, or a stage of the target, begins."""
 

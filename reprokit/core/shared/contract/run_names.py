@@ -23,6 +23,8 @@ OVERRIDES_VARIABLE = "REPROKIT_OVERRIDES"
 """The settings that are different for this compile, as JSON."""
 CACHES_VARIABLE = "REPROKIT_RUN_CACHES"
 """If it is set, look-ups in the caches of compiled graphs are journaled."""
+TRACE_LIMIT_VARIABLE = "REPROKIT_RUN_TRACE_BYTES"
+"""The size of the compressed traces of the run."""
 OUR_VARIABLES = (
     "REPROKIT_RUN_",
     "REPROKIT_WATCHDOG_",
