@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -110,6 +111,26 @@ def test_a_compile_above_the_limit_is_cut(tmp_path: Path, journaled: list[Any]) 
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 70_000
     handler.handle(of_compile(1, "the next"))
     assert "the next" in read(tmp_path) and journaled[-1].cids == ["0/0"]
+
+
+def test_a_full_disk_ends_the_trace(
+    tmp_path: Path, journaled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program sees no error, the journal has one, and what was written can be read."""
+    handler = TraceFile(str(tmp_path), 10**6, Lines())
+    handler.handle(of_compile(0, "written"))
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", refuse)
+        handler.handle(of_compile(0, "lost"))
+    handler.handle(of_compile(1, "lost too"))
+    handler.close()
+    assert read(tmp_path).endswith("written\n")
+    (event,) = journaled
+    assert event.records == "TORCH_TRACE" and "No space left" in event.problem
 
 
 def test_the_parts_of_a_cache_key_are_written_once(tmp_path: Path, journaled: list[Any]) -> None:

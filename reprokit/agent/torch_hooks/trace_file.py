@@ -15,7 +15,7 @@ import os
 import tempfile
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from ...core.shared.contract import events
 from ..record import collectives, journal
@@ -51,7 +51,7 @@ class TraceFile(logging.Handler):
         self.setFormatter(formatter)
         self._folder, self._max_bytes = folder, max_bytes
         self._fd = -1
-        self._has_failed = False
+        self._has_failed = self._is_noted = False
         self._start_process()
 
     def _start_process(self) -> None:
@@ -82,7 +82,10 @@ class TraceFile(logging.Handler):
             )
         except Exception as problem:
             self._has_failed = isinstance(problem, OSError)  # what follows could not be read
-            journal.write_event(events.AgentProblem(records="TORCH_TRACE", problem=repr(problem)))
+            if not self._is_noted:
+                event = events.AgentProblem(records="TORCH_TRACE", problem=repr(problem))
+                journal.write_event(event)
+            self._is_noted = True
 
     def close(self) -> None:
         """End the member; a later record begins a new one."""
@@ -161,24 +164,30 @@ class TraceFile(logging.Handler):
         head = engine.compress(b"".join(self._of_no_compile)) + engine.flush()
         folder, name = os.path.split(self._path)
         draft = os.path.join(folder, f".{name}")
-        with open(draft, "wb") as new, open(self._path, "rb") as old:
-            new.write(head)
-            for member in self._members:
-                if member.cid == _HEAD or member.cid in dropped:
-                    old.seek(member.size, os.SEEK_CUR)
-                    continue
-                left = member.size
-                while left > 0:
-                    chunk = old.read(min(left, 1 << 20))
-                    new.write(chunk)
-                    left -= len(chunk) or left
-        os.replace(draft, self._path)
+        try:
+            with open(draft, "wb") as new, open(self._path, "rb") as old:
+                new.write(head)
+                for member in self._members:
+                    if member.cid == _HEAD or member.cid in dropped:
+                        old.seek(member.size, os.SEEK_CUR)
+                    else:
+                        _copy(old, new, member.size)
+            os.replace(draft, self._path)
+        except OSError:  # the disk may be full, and the file is as it was
+            os.unlink(draft)
+            raise
         os.close(self._fd)
         self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         left_out = {_HEAD, *dropped}
         kept = [member for member in self._members if member.cid not in left_out]
         self._members = [_Member(_HEAD, len(head)), *kept]
         self._size = sum(member.size for member in self._members)
+
+
+def _copy(old: IO[bytes], new: IO[bytes], size: int) -> None:
+    while size > 0 and (chunk := old.read(min(size, 1 << 20))):
+        new.write(chunk)
+        size -= len(chunk)
 
 
 def version_line() -> str:
