@@ -81,6 +81,32 @@ def save(
     return path
 
 
+def canary(
+    compiled: "Any", every: int = 1000, folder: str = "reprokit-out", values: bool = False
+) -> "Any":
+    """Compare the first and then one in ``every`` calls of a compiled module or function with
+    eager.
+
+    A module is returned itself, and a function as a different one; use what is returned. The
+    program gets the results of the compiled call. The eager call gets copies of the arguments and
+    of the buffers and attributes of modules, without gradients. The first difference that is larger
+    than rounding is written to a file below ``folder``, with the call as a program; a line on
+    stderr names it. ``reprokit capture FILE`` makes a proved repro of it. Nothing is compared
+    afterwards. ``values`` has the meaning that it has for :func:`watch`.
+
+    A call that draws random numbers, or that writes to a tensor which is neither an argument nor a
+    buffer, cannot be compared. A line on stderr then says so, and all further calls only run
+    compiled. The same holds for a process that is one of several ranks.
+
+    Raises:
+        ValueError: ``compiled`` is not compiled, or ``every`` is below 1.
+    """
+    import importlib
+
+    module = importlib.import_module("reprokit.agent.failures.canary")
+    return module.add_canary(compiled, every, folder, values)
+
+
 def load_ipython_extension(shell: "Any") -> None:
     """Add the cell magic ``%%reprokit``; IPython calls this for ``%load_ext reprokit``."""
     import importlib

@@ -206,10 +206,10 @@ def _compiled_call(
         words = ["fullgraph=True"] * bool(found.get("one_graph"))
         return call_programs.program_of_call(call, words, found["compiler_fn"], has_values)
 
-    return trace_file.record_line(CALL, _text_or_reason(program), key)
+    return trace_file.record_line(CALL, text_or_reason(program), key)
 
 
-def _text_or_reason(make: Callable[[], ProgramOfCall]) -> str:
+def text_or_reason(make: Callable[[], ProgramOfCall]) -> str:
     """Return the text of a program, or a comment why there is none."""
     try:
         return make().text
@@ -273,7 +273,7 @@ def _called(problem: BaseException, has_values: bool) -> str:
     if frame is None:
         return "# no program of the call: it is not in the traceback\n"
     called = frame
-    return _text_or_reason(
+    return text_or_reason(
         lambda: call_programs.program_of_call(_running_call(called), (), None, has_values)
     )
 

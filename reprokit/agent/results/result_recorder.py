@@ -186,7 +186,7 @@ class ResultRecorder:
             number, self.calls = self.calls, self.calls + 1
             torch.manual_seed(SEED + number)
             is_kept = number < MAX_CALLS
-            arguments = self._try_step(lambda: _named_arguments(args, kwargs)) if is_kept else None
+            arguments = self._try_step(lambda: named_arguments(args, kwargs)) if is_kept else None
             if arguments is not None:
                 leaves = arguments
                 self._try_step(lambda: self._keep_for_gradients(leaves, model))
@@ -196,7 +196,7 @@ class ResultRecorder:
 
                 out, args, kwargs = float64.call_in_float64(inner, args, kwargs)
                 if is_kept:
-                    arguments = self._try_step(lambda: _named_arguments(args, kwargs))
+                    arguments = self._try_step(lambda: named_arguments(args, kwargs))
             else:
                 out = inner(*args, **kwargs)
             is_random = not torch.equal(before, torch.get_rng_state())
@@ -365,7 +365,7 @@ class ResultRecorder:
         os.replace(f"{path}.part", path)
 
 
-def _named_arguments(args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def named_arguments(args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     return [
         (f"argument{path}", leaf) for path, leaf in (*_named_leaves(args), *_named_leaves(kwargs))
     ]

@@ -14,6 +14,7 @@ from reprokit.core.reported.reported_failure import ReportedFailure
 from reprokit.core.reported.trace_records import (
     EXPORT,
     CompileRecord,
+    RecordedDifference,
     RecordedError,
     RunRecord,
     backend_of,
@@ -33,7 +34,9 @@ class RecordedVerdict:
     """What records show. Nothing was run."""
 
     kind: str
-    """``exception``, ``recompile-limit``, ``graph-break``, ``unknown`` or ``ok``."""
+    """``exception``, ``wrong-result``, ``recompile-limit``, ``graph-break``, ``unknown`` or
+    ``ok``.
+    """
     reason: str
     """One sentence."""
     rows: tuple[tuple[str, str], ...] = ()
@@ -49,7 +52,8 @@ class RecordedVerdict:
     @property
     def has_compiled(self) -> bool:
         """Whether the records show compiles, and none that failed."""
-        return self.failed is None and self.kind in ("ok", "graph-break", "exception")
+        kinds = ("ok", "graph-break", "exception", "wrong-result")
+        return self.failed is None and self.kind in kinds
 
     @property
     def is_failure(self) -> bool:
@@ -60,12 +64,18 @@ class RecordedVerdict:
 
 def judge_records(runs: Sequence[RunRecord]) -> RecordedVerdict:
     """Return what the traces of all processes show; those of a rank that failed count first."""
-    failing = [run for run in runs if run.failed is not None or run.error is not None]
-    failing.sort(key=lambda run: not (run.error or (run.failed and run.failed.is_failure)))
+    failing = [run for run in runs if run.failed or run.error or run.difference]
+    failing.sort(
+        key=lambda run: (
+            not (run.error or run.difference or (run.failed is not None and run.failed.is_failure))
+        )
+    )
     run = (failing or list(runs))[0]
-    row = run.failed if run.error is None else None
+    row = run.failed if run.error is None and run.difference is None else None
     if run.error is not None:
         verdict = _of_call(run.error, run)
+    elif run.difference is not None:
+        verdict = _of_difference(run.difference, run)
     else:
         verdict = _of_compile(row, run) if row is not None else _of_healthy(run)
     kind, reason, reported, missing = verdict
@@ -137,6 +147,17 @@ def _of_call(found: RecordedError, run: RunRecord) -> _Found:
     reported = ReportedFailure("exception", found.error, found.message, run.torch, words=words)
     missing = (run.why_no_call,) if run.why_no_call else ()
     return "exception", f"a compiled call raised {found.error}: {first}", reported, missing
+
+
+def _of_difference(found: RecordedDifference, run: RunRecord) -> _Found:
+    """Return the same of a result that differs from eager."""
+    count = f" in {found.count} of {found.total} elements" if found.count else ""
+    reason = (
+        f"{found.name} of {found.function} differs from eager{count}, in call {found.call}:"
+        f" {found.got} instead of {found.expected}"
+    )
+    missing = (run.why_no_call,) if run.why_no_call else ()
+    return "wrong-result", reason, ReportedFailure("wrong-result", torch=run.torch), missing
 
 
 def _of_healthy(run: RunRecord) -> _Found:

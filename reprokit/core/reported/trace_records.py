@@ -26,7 +26,7 @@ _PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
 _WANTED = frozenset(
     "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
     " recompile_reasons dynamo_cpp_guards_str inductor_output_code exported_program reprokit_call"
-    " reprokit_error".split()
+    " reprokit_error reprokit_difference".split()
 )
 """Records whose payload is read."""
 _OF_NO_FRAME = ("dynamo_output_graph", "fx_graph_runnable", "exported_program")
@@ -155,6 +155,22 @@ class RecordedError:
     traceback: str
 
 
+@dataclass(frozen=True)
+class RecordedDifference:
+    """A result that differs from eager; only records of reprokit have it."""
+
+    function: str
+    call: int
+    """The number of the call, from 1."""
+    name: str
+    """``output``, ``argument[0]``, ``buffer 0 running_mean`` and others."""
+    expected: str
+    got: str
+    count: int
+    """How many of ``total`` elements differ; 0 if it is no tensor."""
+    total: int
+
+
 @dataclass
 class RunRecord:
     """What one process recorded."""
@@ -167,8 +183,9 @@ class RunRecord:
     """What could not be read, in words."""
     cache_misses: int = 0
     error: RecordedError | None = None
+    difference: RecordedDifference | None = None
     call: str = ""
-    """The call that raised ``error``, as a program."""
+    """The call that raised ``error`` or has the ``difference``, as a program."""
     why_no_call: str = ""
 
     def of_frame(self, row: CompileRecord) -> list[CompileRecord]:
@@ -285,6 +302,9 @@ def _take(
         return
     if name == "reprokit_error":
         run.error = _error_of(payload)
+        return
+    if name == "reprokit_difference":
+        run.difference = _difference_of(payload)
         return
     if name == "reprokit_call" and not isinstance(record.get("frame_id"), int):
         run.call, run.why_no_call = _call_of(payload)
@@ -419,6 +439,25 @@ def _error_of(text: str) -> RecordedError | None:
         return None
     facts = found if isinstance(found, dict) else {}
     return RecordedError(*(str(facts.get(name, "")) for name in ("type", "message", "traceback")))
+
+
+def _difference_of(text: str) -> RecordedDifference | None:
+    try:
+        found = bounded_json.parse_json(text)
+    except ValueError:
+        return None
+    facts = found if isinstance(found, dict) else {}
+
+    def number(name: str) -> int:
+        value = facts.get(name)
+        return value if isinstance(value, int) else 0
+
+    function, name, expected, got = (
+        str(facts.get(key, ""))[:200] for key in ("function", "name", "expected", "got")
+    )
+    return RecordedDifference(
+        function, number("call"), name, expected, got, number("count"), number("total")
+    )
 
 
 def _break_of(text: str) -> RecordedBreak:
