@@ -28,10 +28,15 @@ class Net(torch.nn.Module):
         self.seen.append(self.steps)
         self.state.count += 1
         more["calls"] = more.get("calls", 0) + 1
+        note(self.steps)
         self.last = self.last + x.detach().mean(0)
         return torch.relu(self.norm(self.linear(x)))
+notes = []
+def note(step):
+    notes.append(step)
 def train(canary):
     torch._dynamo.reset()
+    notes.clear()
     torch.manual_seed(0)
     net, more = Net(), {}
     model = torch.compile(net, backend="eager")
@@ -43,7 +48,7 @@ def train(canary):
         loss.backward()
         optimizer.step()
     tensors = [*net.state_dict().values(), net.last, torch.randn(1), loss.detach()]
-    return [t.tolist() for t in tensors], net.steps, net.seen, net.state.count, more
+    return [t.tolist() for t in tensors], net.steps, net.seen, net.state.count, more, list(notes)
 plain, watched = train(lambda m: m), train(lambda m: reprokit.canary(m, every=2))
 assert plain == watched, (plain, watched)
 assert watched[1] == 6 and watched[4] == {"calls": 6}
@@ -70,12 +75,17 @@ def draws(x):
     return drop(x)
 def aliases(x, y):
     return x + y
+def counts(x):
+    global number
+    number += 1
+    return x + 1
+number = 0
 x = torch.ones(4)
-for function, args in ((writes, (x,)), (draws, (x,)), (aliases, (x, x[:]))):
+for function, args in ((writes, (x,)), (draws, (x,)), (aliases, (x, x[:])), (counts, (x,))):
     compiled = reprokit.canary(torch.compile(function, backend="eager"), every=2)
     for _ in range(3):
         compiled(*args)
-print(kept.tolist())
+print(kept.tolist(), number)
 """
 
 
@@ -117,11 +127,12 @@ def test_the_first_difference_is_written_as_a_call(tmp_path: Path) -> None:
 
 def test_what_cannot_be_compared_safely_is_not(tmp_path: Path) -> None:
     done = run(OFF, tmp_path)
-    assert done.stdout == "[3.0, 3.0, 3.0, 3.0]\n", done.stderr
+    assert done.stdout == "[3.0, 3.0, 3.0, 3.0] 3\n", done.stderr
     assert [row.partition("off: ")[2] for row in done.stderr.splitlines() if "canary" in row] == [
         "it writes to a tensor that is no argument and no buffer",
         "it draws random numbers, which differ in compiled code",
         "two of its arguments share memory",
+        "it sets the variable number",
     ]
     assert not (tmp_path / "reprokit-out").exists()
 

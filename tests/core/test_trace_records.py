@@ -303,6 +303,26 @@ def test_recompiles_and_graph_breaks_have_their_reasons() -> None:
     assert dict(verdict.rows)["break"] == "m.py:7: Call to print"
 
 
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (
+            '{"function": "f", "call": 7, "name": "output", "expected": "1.0", "got": "3.0",'
+            ' "count": 2, "total": 16}',
+            "output of f differs from eager in 2 of 16 elements, in call 7: 3.0 instead of 1.0",
+        ),
+        ('{"call": "7", "count": [], "name": {}}', "differs from eager, in call 0"),
+        ("[1]", "differs from eager"),
+    ],
+)
+def test_a_difference_from_eager_is_a_wrong_result(payload: str, words: str) -> None:
+    """Also a damaged one, because nothing else in the file is a failure."""
+    text = line({"artifact": {"name": "reprokit_difference"}}, payload)
+    run = trace_records.read_trace(text.splitlines(keepends=True))
+    verdict = recorded_verdict.judge_records([run])
+    assert verdict.kind == "wrong-result" and verdict.is_failure and words in verdict.reason
+
+
 def test_ranks_with_different_graphs_are_named() -> None:
     runs = [read(TRACE) for _ in range(3)]
     for rank, run in enumerate(runs):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import functools
 import json
 import sys
@@ -182,7 +183,9 @@ class _Before:
         self.args, self.kwargs = _copied_arguments(args), _copied_arguments(kwargs)
         self.random = _random_states()
         owners = [module for _, module in followed_calls.modules_of(original)]
-        self._reached = list(_reachable([*owners, *leaves]))
+        inner = [one for owner in owners for one in owner.modules()]
+        functions = [original, *(getattr(type(one), "forward", None) for one in inner)]
+        self._reached = list(_reachable([*owners, *leaves, *_values_read(functions)]))
         # the compiled call may change tensors of modules in place
         self._state = [_with_copies(value, _state_of(value), []) for value in self._reached]
 
@@ -227,6 +230,46 @@ class _Before:
             if is_drawn or not _are_equal(self.random, _random_states()):
                 raise _TurnedOff("it draws random numbers, which differ in compiled code")
             return _rows_of(out, args, kwargs, self.buffers())
+
+
+def _values_read(functions: Sequence[Any]) -> Iterator[Any]:
+    """Yield the values of the global and outer variables that functions read, and that functions
+    read which they name.
+
+    Raises _TurnedOff if one of them sets such a variable, because that cannot be put back.
+    """
+    waiting, seen = deque(functions), set[int]()
+    while waiting:
+        function = getattr(waiting[0], "__func__", waiting[0])
+        waiting.popleft()
+        is_torchs = str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
+        if not isinstance(function, types.FunctionType) or is_torchs or id(function) in seen:
+            continue
+        seen.add(id(function))
+        values = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
+        for code in _codes_of(function.__code__):
+            for row in dis.get_instructions(code):
+                is_outer = row.argval in function.__code__.co_freevars
+                if row.opname == "STORE_GLOBAL" or (row.opname == "STORE_DEREF" and is_outer):
+                    raise _TurnedOff(f"it sets the variable {row.argval}")
+            names = (name for name in code.co_names if name in function.__globals__)
+            values += [function.__globals__[name] for name in names]
+        waiting += values
+        yield from values
+
+
+def _codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, types.CodeType):
+            yield from _codes_of(value)
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # the variable has no value yet
+        return False
 
 
 def _reachable(roots: Sequence[Any]) -> Iterator[Any]:
