@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from reprokit.cli.shared import summary
 from reprokit.cli.shared.out import RESULTS, SETTINGS, Echo, one_line
@@ -24,6 +25,8 @@ MAX_REPRO_LINES = 100
 """A longer repro is only named, not printed."""
 MAX_SHORT_LINES = 15
 """A longer repro is not printed after a summary."""
+Rows: TypeAlias = Iterator[tuple[str, str]]
+"""Rows of the result: a name, which is empty if the row belongs to the one before, and a text."""
 
 
 def print_captured(captured: CaptureResult) -> None:
@@ -45,103 +48,100 @@ def print_captured(captured: CaptureResult) -> None:
 
 def print_everything(captured: CaptureResult) -> None:
     """Print the result of a capture, its measures, and the paths of its files."""
-    verdict, seen = captured.verdict, captured.seen
-    colour = kind_named(verdict.kind).colour
-
-    def row(name: str, text: str) -> None:
-        RESULTS.print_line(f"{name:<10} {text}")
-
+    verdict = captured.verdict
     where = "" if verdict.phase in (None, "eager") else f" in {verdict.phase}"
+    colour = kind_named(verdict.kind).colour
     RESULTS.print_line((verdict.kind, f"bold {colour}"), f"{where}: {verdict.reason}")
+    for rows in (_of_verdict, _of_run, _of_reduction, _of_files, _of_decision):
+        for name, text in rows(captured):
+            RESULTS.print_line(f"{name:<10} {text}")
+    if captured.repro_path is not None:
+        print_repro(captured.repro_path)
+    RESULTS.print_line(f"{'total':<10} {captured.total_s:.0f} s")
+    if command := summary.next_command(captured):
+        RESULTS.print_line(f"{'next':<10} {command}")
+
+
+def _of_verdict(captured: CaptureResult) -> Rows:
+    verdict = captured.verdict
     if verdict.kind == "ok":
-        for note in verdict.evidence:
-            row("", note)
+        yield from (("", note) for note in verdict.evidence)
     if verdict.kind == "hang":
         for name in (verdict.cause or "unknown", *verdict.also):
-            row("cause", f"{name}: {EXPLAIN.get(name, '')}")
-        for step in verdict.path[:6]:
-            row("waits", step)
-    for answer in seen.answers:
-        row("tested", f"{answer.question}: {answer.answer.splitlines()[-1]}")
-    row("signature", f"{captured.signature.id}  {captured.signature.title}")
+            yield "cause", f"{name}: {EXPLAIN.get(name, '')}"
+        yield from (("waits", step) for step in verdict.path[:6])
+    for answer in captured.seen.answers:
+        yield "tested", f"{answer.question}: {answer.answer.splitlines()[-1]}"
+    yield "signature", f"{captured.signature.id}  {captured.signature.title}"
     for match in captured.known()[:MAX_KNOWN]:
-        row("known", one_line(match.sentence))
+        yield "known", one_line(match.sentence)
         if match.entry.url:
-            row("", match.entry.url)
+            yield "", match.entry.url
+
+
+def _of_run(captured: CaptureResult) -> Rows:
+    seen = captured.seen
     if captured.model:
-        row("model", captured.model)
+        yield "model", captured.model
     if captured.weights:
-        row("weights", captured.weights)
-    for number, difference in enumerate(verdict.simulated):
-        row("simulated" if not number else "", difference)
-    row(
-        "cost",
-        f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {seen.peak_rss_bytes / 1e6:.0f} MB at"
-        " most",
-    )
+        yield "weights", captured.weights
+    for number, difference in enumerate(captured.verdict.simulated):
+        yield "simulated" if not number else "", difference
+    most = f"{seen.peak_rss_bytes / 1e6:.0f} MB at most"
+    yield "cost", f"{seen.seconds:.1f} s, {seen.cpu_s:.1f} CPU-seconds, {most}"
     if seen.graphs:
         entered = sum(g.nodes for g in seen.graphs if g.is_entered)
         lowered = sum(g.nodes for g in seen.graphs if not g.is_entered)
         tracer = "exported" if any(g.level == "export" for g in seen.graphs) else "Dynamo"
-        row(
-            "graphs",
-            f"{len(seen.graphs)} recorded: {plural(entered, f'{tracer} node')},"
-            f" {plural(lowered, 'ATen node')}",
-        )
+        nodes = f"{plural(entered, f'{tracer} node')}, {plural(lowered, 'ATen node')}"
+        yield "graphs", f"{len(seen.graphs)} recorded: {nodes}"
+
+
+def _of_reduction(captured: CaptureResult) -> Rows:
     if captured.ablation and captured.ablation.sentence:
-        row("ablation", captured.ablation.sentence)
-    if captured.minimized and captured.minimized.text:
-        row("minimized", captured.minimized.describe())
-        row("", captured.minimized.describe_time())
-        for note in (*captured.minimized.depends_on, *captured.minimized.notes):
-            row("", note)
-        if found := captured.minimized.conditions:
-            row("conditions", found.sentence)
+        yield "ablation", captured.ablation.sentence
+    small = captured.minimized
+    if small and small.text:
+        yield "minimized", small.describe()
+        yield "", small.describe_time()
+        yield from (("", note) for note in (*small.depends_on, *small.notes))
+        if small.conditions:
+            yield "conditions", small.conditions.sentence
+
+
+def _of_files(captured: CaptureResult) -> Rows:
+    seen = captured.seen
     if seen.is_command and not seen.is_attached:
-        row(
-            "exit",
-            (
-                f"the command ended by itself: {describe_exit(seen.exit_status)}"
-                if seen.exit_status is not None
-                else "reprokit ended the command"
-            ),
-        )
-    for name, path in (
-        ("run", captured.run_path),
-        ("pack", captured.pack_path),
-        ("issue", captured.issue_path),
-        ("repro", captured.repro_path),
-        ("candidate", captured.candidate_path),
-        ("report", captured.report_path),
-    ):
-        if path:
-            row(name, str(path))
+        status = seen.exit_status
+        ended = "" if status is None else f"the command ended by itself: {describe_exit(status)}"
+        yield "exit", ended or "reprokit ended the command"
+    paths = {
+        "run": captured.run_path,
+        "pack": captured.pack_path,
+        "issue": captured.issue_path,
+        "repro": captured.repro_path,
+        "candidate": captured.candidate_path,
+        "report": captured.report_path,
+    }
+    yield from ((name, str(path)) for name, path in paths.items() if path)
     if captured.hidden:
-        row("redacted", placeholder_counts.counts_sentence(captured.hidden))
+        yield "redacted", placeholder_counts.counts_sentence(captured.hidden)
     if captured.unproven:
-        row("no repro", captured.unproven)
-    decision = captured.decision
+        yield "no repro", captured.unproven
+
+
+def _of_decision(captured: CaptureResult) -> Rows:
+    verdict, decision = captured.verdict, captured.decision
     if decision.action == COMMENT:
-        row("comment on", f"{decision.url or decision.issue}, instead of a new issue")
+        yield "comment on", f"{decision.url or decision.issue}, instead of a new issue"
     elif decision.url:
-        row("file it", decision.url)
+        yield "file it", decision.url
     elif verdict.kind != "ok" and decision.why:
-        row("not filed", decision.why)
-        for because in (
-            verdict.responsible_because
-            if verdict.responsible in ("user", "driver", "machine", "reprokit")
-            else ()
-        ):
-            row("", because)
-    for missing in captured.missing:
-        row("missing", f"{missing.what}: {missing.why}")
-    for trimmed in captured.trimmed:
-        row("trimmed", trimmed)
-    if captured.repro_path is not None:
-        print_repro(captured.repro_path)
-    row("total", f"{captured.total_s:.0f} s")
-    if command := summary.next_command(captured):
-        row("next", command)
+        yield "not filed", decision.why
+        if verdict.responsible in ("user", "driver", "machine", "reprokit"):
+            yield from (("", because) for because in verdict.responsible_because)
+    yield from (("missing", f"{missing.what}: {missing.why}") for missing in captured.missing)
+    yield from (("trimmed", trimmed) for trimmed in captured.trimmed)
 
 
 def print_repro(path: Path, most_lines: int = MAX_REPRO_LINES) -> None:
