@@ -64,6 +64,10 @@ times["first compile"] = cpu_ms(lambda: compiled(x))
 torch._dynamo.reset()
 times["compile again"] = cpu_ms(lambda: compiled(x))
 times["3,000 calls"] = cpu_ms(call)
+if sys.argv[1] != "without":
+    import reprokit
+    compiled = reprokit.canary(compiled, every=1000)
+times["3,000 calls, three of them compared by reprokit.canary()"] = cpu_ms(call)
 print(json.dumps(times))
 """
 EMPTY = "a program without torch, REPROKIT_WATCH=1"

@@ -68,6 +68,7 @@ _DYNAMO, _INDUCTOR = "torch._dynamo", "torch._inductor"
 _TRANSLATOR = f"{_DYNAMO}.symbolic_convert:InstructionTranslatorBase"
 _SKIPS = "why a CUDA graph is skipped"
 _CACHES = "which compiled graphs come from a cache"
+_CHECKS = "trial runs in which the C++ compiler only checks the code"
 _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
@@ -105,6 +106,9 @@ HOOKED = (
 REPLACED = (
     Symbol(f"{_INDUCTOR}.codecache:PyCodeCache.load_by_key_path", _CODEGEN),
     Symbol(f"{_INDUCTOR}.codecache:AotCodeCompiler.compile", "trial runs that stop after a phase"),
+    Symbol(f"{_INDUCTOR}.codecache:_worker_compile_cpp", _CHECKS),
+    Symbol(f"{_INDUCTOR}.codecache:CppCodeCache._load_library", _CHECKS),
+    Symbol(f"{_INDUCTOR}.cpp_builder:run_compile_cmd", _CHECKS),
     Symbol(f"{_INDUCTOR}.cpu_vec_isa:VecISA.check_build", _CODEGEN),
     Symbol(f"{_INDUCTOR}.config:wrap_inductor_compiled_regions", _CODEGEN, since="2.10"),
     Symbol("torch.nn:Module._apply", _CODEGEN),
