@@ -17,7 +17,6 @@ import pytest
 
 from reprokit.host.attach.inside import pending_call, run_inside, stopped_thread
 from reprokit.host.attach.inside.injection import CannotRunInside
-from reprokit.host.run import graph_files
 from tests.support.processes import wait_until
 from tests.support.reprokit_calls import reprokit
 
@@ -131,12 +130,11 @@ def test_the_graph_is_written_and_nothing_is_left_behind(where: str, tmp_path: P
         (tmp_path / "go").touch()
         assert process.stdout is not None and "sum 42.62" in process.stdout.read()
         assert process.wait(60) == 0
-    recorded = graph_files.read_graph(run, 1)
-    values = recorded["values"]
+    values = json.loads((run / "graphs" / "0001" / "values.json").read_text())
     (tensor,) = (v for n, v in values["values"].items() if n.lower().startswith("l_x"))
     assert (tensor["shape"], tensor["dtype"]) == ([3, 5], "torch.float32")
-    assert recorded["inputs"]["cid"] == "0/0"
-    text = graph_files.read_graph(run, 1)["graph"]
+    assert json.loads((run / "graphs" / "0001" / "inputs.json").read_text())["cid"] == "0/0"
+    text = (run / "graphs" / "0001" / "graph.py").read_text()
     assert ".sin()" in text and "torch.randn(3, 5)" in text
     assert "torch.set_grad_enabled(True)" in text
     assert sorted(path.name for path in run.iterdir()) == ["graphs", "journal"]
@@ -164,7 +162,7 @@ def test_a_graph_whose_guards_hang_is_written(tmp_path: Path) -> None:
     with program("-c", IN_GUARDS, cwd=tmp_path) as process:
         wait_for_line(process, "ready")
         assert run_inside.record_inside(process.pid, run, 30) == 1
-    text = graph_files.read_graph(run, 1)["graph"]
+    text = (run / "graphs" / "0001" / "graph.py").read_text()
     assert ".sin()" in text and "torch.randn(3, 5)" in text
     assert "torch.set_grad_enabled(False)" in text
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-from reprokit.host.run import graph_files
 from tests.support.environments import clean_environ
 from tests.support.recordings import Recorder
 from tests.support.reprokit_calls import reprokit, reprokit_command
@@ -66,9 +65,11 @@ def test_arguments_output_and_graphs(write: Any, tmp_path: Path) -> None:
     )
     (graph,) = [e for e in events if e["ev"] == "graph"]
     assert graph["level"] == "dynamo" and graph["cid"] == "0/0"
-    recorded = graph_files.read_graph(run, graph["n"])
-    assert "class Repro(torch.nn.Module):" in recorded["graph"]
-    facts = recorded["inputs"]
+    assert (
+        "class Repro(torch.nn.Module):"
+        in (run / "graphs" / f"{graph['n']:04d}" / "graph.py").read_text()
+    )
+    facts = json.loads((run / "graphs" / f"{graph['n']:04d}" / "inputs.json").read_text())
     assert facts["inputs"][0]["shape"] == [2]
     assert (run / "logs" / "stdout.txt").read_text() == done.out[
         : len((run / "logs" / "stdout.txt").read_text())

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from reprokit.host.pack import reader
-from reprokit.host.run import graph_files
 from tests.support.environments import clean_environ
 from tests.support.processes import restore_signals, survivors, survivors_after_wait, wait_until
 from tests.support.recordings import Recorder
@@ -182,7 +181,7 @@ def test_sigkill_of_reprokit_leaves_no_orphan_and_loses_nothing(write: Any, tmp_
         for line in p.read_text().splitlines()
     ]
     assert "graph" in {e["ev"] for e in events}
-    assert graph_files.read_graph(run, 1)["graph"]
+    assert next((run / "graphs").glob("*/graph.py")).read_text()
     # and the directory can be used again
     again = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "out", "--", sys.executable, "-c", "pass"
@@ -454,7 +453,7 @@ def test_a_colon_in_the_path_does_not_prevent_the_instrumentation(
     done = reprokit(
         "capture", "--json", "--output-dir", tmp_path / "a:b", "--", sys.executable, script, env=env
     )
-    assert list((done.run_dir / "graphs").iterdir())
+    assert list((done.run_dir / "graphs").glob("*/graph.py"))
     assert not [p for p in scratch.iterdir() if p.name.startswith("reprokit-")]
 
 

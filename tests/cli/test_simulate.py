@@ -128,7 +128,7 @@ def test_a_model_is_compiled_for_a_gpu_that_is_not_there(write: Any, tmp_path: P
     )
     programs = sorted((first.run_dir / "kernels").glob("*.py"))
     assert len(programs) == len(compiled) and all("torch" not in p.read_text() for p in programs)
-    code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*.compiled.py"))
+    code = "".join(p.read_text() for p in (first.run_dir / "graphs").glob("*/compiled.py"))
     assert "async_compile.triton(" in code and "_scaled_dot_product_flash_attention" in code
 
 

@@ -100,7 +100,7 @@ def check_descriptor(done: CallResult, name: str) -> None:
     assert re.search(sentence, minimized["depends_on"][0]), minimized["depends_on"]
     issue = Path(done.json["issue"]).read_text().replace("`", "")  # Markdown encloses positions
     assert minimized["depends_on"][0].replace("`", "") in issue
-    assert list(done.run_dir.glob("graphs/*.private"))
+    assert list(done.run_dir.glob("graphs/*/values.private"))
     with tarfile.open(done.json["pack"]) as pack:
         assert not [name for name in pack.getnames() if "private" in name]
 

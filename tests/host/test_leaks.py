@@ -21,7 +21,7 @@ from reprokit.core.shared.contract import events
 from reprokit.core.shared.contract.event_base import ChainLink
 from reprokit.host.pack import writer
 from reprokit.host.request.target import parse_command
-from reprokit.host.run import graph_files, output
+from reprokit.host.run import output
 from reprokit.host.run.output import BoundedLog
 from reprokit.host.system import private_names
 from tests.support.planted_secrets import LETTERS, make_password, shows_secret
@@ -44,8 +44,7 @@ def test_no_link_of_a_run_directory_is_followed(tmp_path: Path) -> None:
     (run / "stacks").symlink_to(elsewhere)
     (run / "logs" / "more").symlink_to(elsewhere)
     (run / "logs" / "linked.txt").symlink_to(elsewhere / "notes.txt")
-    graph_files.write_graph(elsewhere, 1, {"graph": "nobody's business"})
-    graph_files.graph_path(run, 1).symlink_to(graph_files.graph_path(elsewhere, 1))
+    (run / "graphs" / "0001").symlink_to(elsewhere)
     draft = writer.gather_files(run, Redactor())
     assert [*draft.files] == ["logs/stdout.txt"]
     assert [row.what for row in draft.missing] == ["stacks"]

@@ -21,7 +21,6 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.redaction.rules.machine_names import PrivateNames
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.pack import placeholder_counts, reader, reopen, writer
-from reprokit.host.run import graph_files
 from reprokit.host.run.run_directory import make_folders
 from tests.support import damaged_files
 from tests.support.examples import examples
@@ -41,9 +40,10 @@ def a_run(path: Path) -> Path:
     (path / "journal" / "9.jsonl").write_text('{"ev":"begin","user":"mkowalski"}\n')
     (path / "journal" / "9.now").write_bytes(b"1 line x")
     (path / "trace" / "dedicated.log").write_bytes(CHROMIUM * 20 + GRAPH)
-    graph_files.write_graph(path, 1, {"graph": "import torch\n", "private": {"l_x_": "secret"}})
-    half = graph_files.graph_path(path, 1).read_bytes()[:40]
-    graph_files.graph_path(path, 2).write_bytes(half)  # the process was killed
+    (path / "graphs" / "0001").mkdir()
+    (path / "graphs" / "0001" / "graph.py").write_text("import torch\n")
+    (path / "graphs" / ".draft-1-1").mkdir()
+    (path / "graphs" / ".draft-1-1" / "graph.py").write_text("half")
     (path / "logs" / "link.txt").symlink_to("/etc/passwd")
     (path / "samples.csv").write_text("t,pid\n")
     return path
@@ -128,8 +128,6 @@ def test_packed_files_are_redacted_and_complete(tmp_path: Path) -> None:
         "journal/9.jsonl",
         "trace/dedicated.log.gz",
         "graphs/0001/graph.py",
-        "graphs/0001/inputs.json",
-        "graphs/0001/values.json",
         "samples.csv",
     }
     assert b"ghp_" not in pack.files["logs/stderr.txt"]

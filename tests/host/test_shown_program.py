@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,6 @@ from reprokit.host.minimize.proofs.proof import Proof
 from reprokit.host.pack import shown_program
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_command
-from reprokit.host.run import graph_files
 from reprokit.host.run.observation_reader import Journals
 
 GRAPH = """
@@ -45,9 +45,11 @@ ALIASED = Comparison((Difference(0, "output[0]", "aliasing", "compiled"),), leav
 
 def case_of(run: Path, kind: str, comparison: Comparison | None = None) -> cases.MinimizeCase:
     """Return the case of a command whose one graph was compiled with a backend and options."""
+    folder = run / "graphs" / "0001"
+    folder.mkdir(parents=True)
+    (folder / "graph.py").write_text(GRAPH)
     settings = {"grad": True, "backend": "'aot_eager'", "dynamic": True}
-    values = {"values": {"l_x_": X}, "settings": settings}
-    graph_files.write_graph(run, 1, {"graph": GRAPH, "values": values})
+    (folder / "values.json").write_text(json.dumps({"values": {"l_x_": X}, "settings": settings}))
     verdict = Verdict(kind, "lowering", None, "")
     seen = Observation(exit_status=1, graphs=(RECORD,), comparison=comparison)
     return cases.MinimizeCase(verdict, Signature("", "", 9), seen, run, "python")

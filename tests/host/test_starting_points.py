@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.host.minimize.starts import starting_points
-from reprokit.host.run import graph_files
 
 SOURCE = """
 import torch
@@ -56,15 +56,15 @@ def starts_of(
     run: Path, data: object = None, source: str = ""
 ) -> list[starting_points.StartingPoint]:
     """Return the starting points of a run whose one graph was not compiled to its end."""
+    folder = run / "graphs" / "0001"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "graph.py").write_text(SOURCE)
     values = {n: tensor(4) for n in ("l_x_", "b", "c", "d")} | {
         "l_i_": tensor(2, dtype="torch.int64")
     }
-    recorded: graph_files.RecordedGraph = {
-        "graph": SOURCE,
-        "values": {"values": values, "settings": {"grad": True}},
-        "private": data,  # type: ignore[typeddict-item]
-    }
-    graph_files.write_graph(run, 1, recorded)
+    (folder / "values.json").write_text(json.dumps({"values": values, "settings": {"grad": True}}))
+    if data is not None:
+        (folder / "values.private").write_text(json.dumps(data))
     record = GraphRecord(
         number=1, level="dynamo", cid="0/0", nodes=4, is_backward=False, is_done=False
     )
@@ -115,8 +115,10 @@ def test_a_graph_of_function_transforms_is_not_traced_again(tmp_path: Path) -> N
     texts = {1: ("dynamo", TRANSFORMED, "l_x_"), 2: ("aten", INDUCTOR_GRAPH, "arg0_1")}
     records = []
     for number, (level, text, name) in texts.items():
-        values = {"values": {name: tensor(4)}}
-        graph_files.write_graph(tmp_path, number, {"graph": text, "values": values})
+        folder = tmp_path / "graphs" / f"{number:04d}"
+        folder.mkdir(parents=True)
+        (folder / "graph.py").write_text(text)
+        (folder / "values.json").write_text(json.dumps({"values": {name: tensor(4)}}))
         records.append(
             GraphRecord(
                 number=number, level=level, cid="0/0", nodes=1, is_backward=False, is_done=False
@@ -149,11 +151,11 @@ def test_a_graph_is_tried_without_the_definitions_that_it_has(tmp_path: Path) ->
     results of the operator as inputs, and says what it lacks.
     """
     (start,) = starts_of(tmp_path)
-    parts = graph_files.read_graph(tmp_path, 1)
-    recorded = parts["values"]
+    path = tmp_path / "graphs" / "0001" / "values.json"
+    recorded = json.loads(path.read_text())
     recorded["values"]["b"]["made_by"] = "Own(1)"
     recorded["definitions"] = {"mine::split": [DEFINITION], "Own": ["class Own:\n    pass\n"]}
-    graph_files.write_graph(tmp_path, 1, parts)
+    path.write_text(json.dumps(recorded))
     record = GraphRecord(number=1, level="dynamo", cid="0/0", nodes=4)
     defined, without = starting_points.find_starting_points(
         Observation(graphs=(record,)), tmp_path, "", is_training=False, is_fake=False

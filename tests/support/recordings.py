@@ -288,7 +288,7 @@ def _evidence(done: CallResult) -> dict[str, Any]:
     return {
         "events": sorted(map(str, events)),
         "observed": sorted(key for key, value in seen.items() if value and key not in OF_TIME),
-        "graphs": sorted(path.name for path in (done.run_dir / "graphs").glob("[0-9]*")),
+        "graphs": sorted(path.name for path in (done.run_dir / "graphs").glob("*/*")),
     }
 
 

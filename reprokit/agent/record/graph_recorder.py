@@ -1,7 +1,6 @@
 """Record each graph before it is compiled: its source text and the metadata of its inputs.
 
-A graph is one file, because the creation of a file takes up to 1 ms. The journal has the number of
-the graph only after its file is written.
+A graph's folder appears under its final name only when all of its files are written.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -42,7 +40,6 @@ has_symbolic_sizes = False
 current: int | None = None
 """The number of the graph that Inductor is compiling."""
 _recorded = 0
-_last_number = 0
 
 
 def record_graph(
@@ -56,17 +53,15 @@ def record_graph(
     options: Mapping[str, Any] | None = None,
     has_values: bool = True,
 ) -> int | None:
-    """Write a graph to the file ``graphs/<n>.private``, journal it, and return n, or None if the
-    graph was not written.
+    """Write a graph to the folder ``graphs/<n>/``, journal it, and return n, or None if the graph
+    was not written.
 
-    The file is a JSON object, packed with gzip. ``graph`` is the graph as a script. ``inputs`` has
-    the metadata of its inputs. ``values`` has the metadata of each value in it, the settings of the
-    compile, and the definitions of the user's own operators and kernels. ``private`` describes the
-    values of its inputs.
-
-    ``example_inputs`` are the inputs in order: tensors (fake or real) and numbers (symbolic or
-    not). ``entry`` and ``options`` are those of a compile that Dynamo did not start. Without
-    ``has_values`` only metadata is read.
+    ``graph.py`` is the graph as a script. ``inputs.json`` has the metadata of its inputs.
+    ``values.json`` has the metadata of each value in it, the settings of the compile, and the
+    definitions of the user's own operators and kernels.
+    ``values.private`` describes the values of its inputs. ``example_inputs`` are the inputs in
+    order: tensors (fake or real) and numbers (symbolic or not). ``entry`` and ``options`` are those
+    of a compile that Dynamo did not start. Without ``has_values`` only metadata is read.
     """
     global _recorded, has_refused, entered, has_symbolic_sizes
     if refuses_graphs:
@@ -106,13 +101,7 @@ def record_graph(
             }
             if digest:
                 facts.update(calls=calls, digest=digest)
-            parts = {
-                "graph": source,
-                "inputs": {**facts, "inputs": inputs},
-                "values": values,
-                "private": private,
-            }
-            number = _write_file(json.dumps(parts, default=repr).encode())
+            number = _write_files(source, {**facts, "inputs": inputs}, values, private)
         journal.write_event(dataclasses.replace(event, n=number))
     except Exception as problem:  # some graphs have no source text; the compile must go on
         problem_text = cuts.cut_head(repr(problem), 2000)
@@ -147,11 +136,11 @@ def _is_first(digest: str) -> bool:
 
 
 def keep_compiled(text: str) -> None:
-    """Write the module that Inductor generated beside its graph."""
+    """Write the module that Inductor generated into the folder of its graph."""
     if current is not None:
         write_whole(
-            os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER),
-            f"{current:04d}{run_names.COMPILED_SUFFIX}",
+            os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, f"{current:04d}"),
+            run_names.COMPILED_FILE,
             text,
         )
 
@@ -164,24 +153,33 @@ def write_whole(folder: str, name: str, text: str) -> None:
     os.replace(draft, os.path.join(folder, name))
 
 
-def _write_file(data: bytes) -> int:
-    """Write the file of a graph with the next free number, and return the number."""
-    global _last_number
-    engine = zlib.compressobj(1, zlib.DEFLATED, 31)
-    packed = engine.compress(data) + engine.flush()
+def _write_files(
+    source: str,
+    facts: Mapping[str, object],
+    values: Mapping[str, object],
+    private: Mapping[str, object],
+) -> int:
+    """Write the files of a graph to the folder with the next free number, and return the number."""
+    top = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER)
+    draft = os.path.join(top, f".draft-{os.getpid()}-{_recorded}")
+    os.makedirs(draft)
+    for name, text in (
+        (run_names.GRAPH_FILE, source),
+        (run_names.INPUTS_FILE, json.dumps(facts, indent=1, default=repr, ensure_ascii=False)),
+        (run_names.VALUES_FILE, json.dumps(values, default=repr, ensure_ascii=False)),
+        (run_names.PRIVATE_VALUES_FILE, json.dumps(private)),
+    ):
+        with open(
+            os.path.join(draft, name), "w", encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(text)
+    number = len(os.listdir(top))
     while True:
-        _last_number += 1
-        name = f"{_last_number:04d}{run_names.PRIVATE_SUFFIX}"
-        path = os.path.join(journal.RUN_DIR, run_names.GRAPHS_FOLDER, name)
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            break
-        except FileExistsError:  # another rank took the number
-            continue
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(packed)
-    except OSError:
-        os.unlink(path)
-        raise
-    return _last_number
+            os.rename(draft, os.path.join(top, f"{number:04d}"))
+            return number
+        # another rank took the number: rename never replaces a folder that has files
+        except OSError:
+            if not os.path.isdir(draft):
+                raise
+            number += 1

@@ -61,14 +61,9 @@ def clear_passes() -> None:
 
 def _set_passes() -> Iterator[tuple[str, Any]]:
     config: Any = sys.modules.get(INDUCTOR)
-    for key in _pass_settings(tuple(getattr(config, "_config", None) or ())):
-        if not config._is_default(key):
+    for key in getattr(config, "_config", {}) if config is not None else ():
+        if is_pass(key) and not config._is_default(key):
             yield key, getattr(config, key)
-
-
-@functools.cache
-def _pass_settings(names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if is_pass(name)]
 
 
 def _definition_lines(value: Any) -> list[str]:

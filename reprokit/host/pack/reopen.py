@@ -23,7 +23,7 @@ from reprokit.host.minimize.proofs.proven import Repro, Unproven
 from reprokit.host.minimize.starts import starting_points
 from reprokit.host.pack import issue_text, reader, typed_reader, writer
 from reprokit.host.report import markdown
-from reprokit.host.run import graph_files, run_directory
+from reprokit.host.run import run_directory
 from reprokit.host.system import files, private_names
 
 EVIDENCE = (
@@ -182,7 +182,11 @@ def programs_to_run(case: MinimizeCase) -> str:
 
 def case_of_pack(opened: OpenedPack, run: run_directory.RunDir, python: str) -> MinimizeCase:
     """Write the graphs of a pack into a run directory, and return the case to minimize."""
-    graph_files.write_graphs_of_pack(opened.pack.files, run.path)
+    for name, data in opened.pack.files.items():
+        if re.fullmatch(r"graphs/\d{1,9}/[\w.]+", name):
+            path = run.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_atomically(path, data)
     if opened.kernel:
         (run.path / run_names.KERNELS_FOLDER).mkdir(exist_ok=True)
         files.write_atomically(run.path / run_names.KERNELS_FOLDER / opened.kernel, opened.original)

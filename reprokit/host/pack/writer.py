@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
-import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from reprokit import __version__
 from reprokit.core.judge.stacks.location import plural
@@ -22,7 +20,6 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import SCHEMA, to_json
 from reprokit.host.minimize.proofs.proven import Repro, Unproven
 from reprokit.host.pack import issue_text, placeholder_counts, tar_format
-from reprokit.host.run import graph_files
 from reprokit.host.system import deletion, files, host_log
 
 MAX_PACK_BYTES = 25_000_000
@@ -38,7 +35,7 @@ MAX_TRACE_BYTES = 96 << 20
 EVIDENCE = (
     ("logs", (".txt", ".log", ".mlir"), MAX_LOG_BYTES),
     ("stacks", (".txt", ".json"), MAX_LOG_BYTES),
-    ("graphs", (".py",), MAX_LOG_BYTES),
+    ("graphs", (".py", ".json"), MAX_LOG_BYTES),
     ("kernels", (".py",), MAX_LOG_BYTES),
     ("journal", (".jsonl",), MAX_LOG_BYTES),
     ("trace", (".log", ".gz"), MAX_TRACE_BYTES),
@@ -170,36 +167,25 @@ def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
             if files.has_symlink(path) or path.suffix not in suffixes or "/." in f"/{name}":
                 continue
             name = name.removesuffix(".gz")  # it is packed again after its redaction
-            name = re.sub(
-                rf"^(graphs/\d+){re.escape(run_names.COMPILED_SUFFIX)}$", r"\1/compiled.py", name
-            )
             try:
                 if not path.is_file() or path.stat().st_size == 0:
                     continue
-                with files.open_unpacked_file(path) as file:
-                    text = _read_middle_cut(file, max_bytes, draft, name)
+                text = _read_middle_cut(path, max_bytes, draft, name)
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
-            _add_evidence(draft, name, text, redactor)
-    for name, whole in graph_files.files_for_pack(run_path):
-        data = io.BytesIO(whole.encode("utf-8", "backslashreplace"))
-        _add_evidence(draft, name, _read_middle_cut(data, MAX_LOG_BYTES, draft, name), redactor)
+            redact = {
+                ".json": redactor.redact_json,
+                ".jsonl": redactor.redact_json_lines,
+                ".py": redactor.redact_python,
+            }.get(path.suffix, redactor.redact_text)
+            draft.files[tar_format.canonical_name(name)] = redact(text).encode("utf-8", "replace")
     if samples := files.read_text(run_path / run_names.SAMPLES_FILE):
         draft.add_text(run_names.SAMPLES_FILE, redactor.redact_text(samples))
     for name in (run_names.EVIDENCE_FILE, run_names.KERNELS_FILE, run_names.SIMULATED_FILE):
         if text := files.read_text(run_path / name):
             draft.add_text(name, redactor.redact_json(text))
     return draft
-
-
-def _add_evidence(draft: PackDraft, name: str, text: str, redactor: Redactor) -> None:
-    redact = {
-        ".json": redactor.redact_json,
-        ".jsonl": redactor.redact_json_lines,
-        ".py": redactor.redact_python,
-    }.get(PurePath(name).suffix, redactor.redact_text)
-    draft.files[tar_format.canonical_name(name)] = redact(text).encode("utf-8", "replace")
 
 
 Readme = Callable[[list[tuple[str, str]], list[str], str], str]
@@ -297,9 +283,10 @@ def write_tarball(data: bytes, output: Path, name: str) -> Path:
     return files.write_atomically(output / name, data)
 
 
-def _read_middle_cut(file: IO[bytes], max_bytes: int, draft: PackDraft, name: str) -> str:
-    """Read a text; cut the middle of one longer than ``max_bytes``."""
-    head, tail, gone = files.read_ends(file, max_bytes)
+def _read_middle_cut(path: Path, max_bytes: int, draft: PackDraft, name: str) -> str:
+    """Read a text file, which may be packed; cut the middle of one longer than ``max_bytes``."""
+    with files.open_unpacked_file(path) as file:
+        head, tail, gone = files.read_ends(file, max_bytes)
     if not gone:
         return (head + tail).decode("utf-8", "replace")
     size = len(head) + gone + len(tail)

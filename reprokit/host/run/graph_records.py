@@ -9,8 +9,9 @@ from pathlib import Path
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.rank_graphs import CollectiveCall, GraphRecord
 from reprokit.core.shared import cuts
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import Graph, GraphDone, SameRanks
-from reprokit.host.run import graph_files
+from reprokit.host.system import files
 
 
 def read_graph_records(
@@ -42,7 +43,11 @@ def describe_difference(graphs: list[GraphRecord], run_path: Path) -> str:
     numbers = [
         next((h.number for h in graphs if h.digest == g.digest and h.number >= 0), -1) for g in pair
     ]
-    texts = [graph_files.read_graph(run_path, n)["graph"] for n in numbers if n >= 0]
+    texts = [
+        files.read_text(run_path / run_names.GRAPHS_FOLDER / f"{n:04d}" / run_names.GRAPH_FILE)
+        for n in numbers
+        if n >= 0
+    ]
     rows = [[r.split(";")[0].strip() for r in t.splitlines()[1:] if " = " in r] for t in texts]
     for first, second in zip(*rows, strict=False) if len(rows) == 2 else ():
         if first != second:

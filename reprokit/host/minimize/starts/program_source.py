@@ -27,7 +27,6 @@ from reprokit.core.shared.source import entry_programs, process_group
 from reprokit.core.shared.zoo import ZOO
 from reprokit.host.probe import isolated_runs
 from reprokit.host.request.run_request import Request, has_simulated_ranks
-from reprokit.host.run import graph_files
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files
 
@@ -396,4 +395,6 @@ def _graph_script(seen: Observation, run_path: Path) -> str:
     )
     if not order:
         return ""
-    return graph_files.read_graph(run_path, order[-1].number)["graph"]
+    return files.read_text(
+        run_path / run_names.GRAPHS_FOLDER / f"{order[-1].number:04d}" / run_names.GRAPH_FILE
+    )

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -15,7 +14,6 @@ from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.reduce import readable, sized_program
 from reprokit.core.reduce.graphs import graph_units, subgraph, value_properties
 from reprokit.core.shared.contract import run_names
-from reprokit.host.run import graph_files
 from reprokit.host.system import files, host_log
 
 MAX_GRAPHS = 6
@@ -113,8 +111,7 @@ def find_starting_points(
                 starts += _starts(record.level, graph)
                 if record.level != "aten" and number < MAX_VALUED_GRAPHS:
                     texts = {start.text for start in starts}
-                    private = graph_files.read_graph(run_path, record.number)["private"]
-                    for start in _valued(graph, private):
+                    for start in _valued(graph, _folder(record, run_path)):
                         if start.text not in texts:
                             valued[start.level].append(start)
     sources = source_starting_points(source)
@@ -187,8 +184,9 @@ def _start(level: str, graph: graph_units.GraphProgram) -> StartingPoint:
     )
 
 
-def _valued(graph: graph_units.GraphProgram, described: dict[str, Any]) -> list[StartingPoint]:
+def _valued(graph: graph_units.GraphProgram, folder: Path) -> list[StartingPoint]:
     """Return the graph with the properties of its recorded values, at each level that has any."""
+    described = files.read_json_object(folder / run_names.PRIVATE_VALUES_FILE)
     levels = value_properties.recorded_properties(graph.values, described)
     graph = dataclasses.replace(graph, seed=0)
     starts = []
@@ -198,6 +196,10 @@ def _valued(graph: graph_units.GraphProgram, described: dict[str, Any]) -> list[
     return starts
 
 
+def _folder(record: GraphRecord, run_path: Path) -> Path:
+    return run_path / run_names.GRAPHS_FOLDER / f"{record.number:04d}"
+
+
 def _graph(
     record: GraphRecord,
     run_path: Path,
@@ -205,17 +207,22 @@ def _graph(
     is_training: bool,
     is_fake: bool,
 ) -> graph_units.GraphProgram:
-    parts = graph_files.read_graph(run_path, record.number)
-    recorded = parts["values"]
+    folder = _folder(record, run_path)
+    recorded = files.read_json_object(folder / run_names.VALUES_FILE)
     settings = recorded.get("settings") or {}
     if record.level == "aten":
         parents = [g for g in records if g.is_entered and g.cid == record.cid]
         if parents:
-            parent = graph_files.read_graph(run_path, parents[-1].number)
-            parent_settings = parent["values"].get("settings") or {}
+            parent_settings = (
+                files.read_json_object(_folder(parents[-1], run_path) / run_names.VALUES_FILE).get(
+                    "settings"
+                )
+                or {}
+            )
             settings = {**parent_settings, "grad": False, "dynamic": None}
+    text = files.read_text(folder / run_names.GRAPH_FILE)
     return graph_units.read_graph(
-        parts["graph"],
+        text,
         recorded.get("values") or {},
         {**settings, "fake": is_fake},
         record.level,
