@@ -35,6 +35,7 @@ from typing import Any
 import pytest
 
 from reprokit.host.environment.agent_queries import QUERY_TIMEOUT_S, query_agent
+from reprokit.host.system import files
 from tests.support import warm_processes
 from tests.support.environments import RECORDED, ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
@@ -155,7 +156,7 @@ class Recording:
             name = path.relative_to(self.folder).as_posix()
             inside = name.split("/", 2)[2]
             if path.is_file() and not path.is_symlink() and not NOT_RECORDED.match(inside):
-                rows[name] = path.read_bytes()
+                rows[name] = _unpacked(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replaced = _replacements(self.folder)
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")  # of another worker
@@ -263,6 +264,14 @@ def _replacements(folder: Path) -> list[tuple[str, str]]:
 
 def _innermost_first(rows: dict[str, str]) -> list[tuple[str, str]]:
     return sorted(rows.items(), key=lambda row: len(row[0]), reverse=True)
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return the bytes of a file without the gzip of a trace, which would hide the names of
+    folders. Readers of a trace do not need it.
+    """
+    with files.open_unpacked_file(path) as file:
+        return file.read()
 
 
 def _bytes_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
