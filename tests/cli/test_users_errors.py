@@ -30,6 +30,28 @@ def train(model, data):
 
 print(train(torch.compile(Net()), torch.ones(2, 4, 4)))
 """
+WORKER = """
+import torch
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        row = {'x': torch.ones(2)}
+        return row['y']
+
+if __name__ == "__main__":
+    model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    model(torch.ones(1, 2))
+    for rows in torch.utils.data.DataLoader(Rows(), num_workers=1):
+        model(rows)
+"""
+LEAVES = """
+import sys, torch
+torch.compile(torch.sin, backend="eager")(torch.ones(2))
+sys.exit("the configuration has no data")
+"""
 MARKED = """
 import torch
 
@@ -139,8 +161,26 @@ def capture(text: str, folder: Path) -> CallResult:
                 "your program",
             ],
         ),
+        (
+            WORKER,
+            1,
+            [
+                "error-in-eager: The target fails without torch.compile too",
+                "KeyError: Caught KeyError in DataLoader worker process 0: 'y'",
+                "train.py:10 in __getitem__: return row['y']",
+                "your program",
+            ],
+        ),
+        (
+            LEAVES,
+            3,
+            [
+                "ended by itself with exit status 1 and no uncaught exception",
+                "last line on stderr: the configuration has no data",
+            ],
+        ),
     ],
-    ids=["shapes", "marked", "branch", "optimizer", "index"],
+    ids=["shapes", "marked", "branch", "optimizer", "index", "worker", "leaves"],
 )
 def test_the_error_of_a_user(text: str, status: int, facts: list[str], tmp_path: Path) -> None:
     """The summary says what happened, where, whose it is and what to do."""

@@ -12,15 +12,20 @@ from reprokit.core.judge import attached, exhausted, exit_signal, finished, sile
 from reprokit.core.judge.hangs import hang_causes, ranks, waiting
 from reprokit.core.judge.responsible import responsibility, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks import location, phases, recent_dumps
+from reprokit.core.judge.stacks import location, phases, python_traceback, recent_dumps
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.caches import cache_stages
+from reprokit.core.records.dumps import Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import UNMET_WORDS, describe_exit, unmet_need
+from reprokit.core.shared import cuts
+
+LAST_LINE = "last line on stderr: "
+MAX_LINE_CHARS = 200
 
 
 def judge_run(seen: Observation) -> Verdict:
@@ -81,6 +86,10 @@ def _ended(seen: Observation) -> Verdict:
     )
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
+    evidence = [f"exit status {seen.exit_status}"]
+    lines = [line.strip() for line in seen.stderr_tail.splitlines() if line.strip()]
+    if seen.exit_status and lines:  # sys.exit() prints its message there
+        evidence.append(f"{LAST_LINE}{cuts.cut_head(lines[-1], MAX_LINE_CHARS)}")
     if need := unmet_need(seen.exit_status, seen.stderr_tail):
         why = f"this machine {UNMET_WORDS}{need}"
     return Verdict(
@@ -88,7 +97,7 @@ def _ended(seen: Observation) -> Verdict:
         location.phase_of_open_events(seen),
         "exit",
         f"{as_sentence(why)}",
-        (f"exit status {seen.exit_status}",),
+        tuple(evidence),
     )
 
 
@@ -216,13 +225,22 @@ def _deadline(seen: Observation) -> Verdict | None:
 def _eager_fails(seen: Observation) -> Verdict | None:
     if seen.eager != "fails":
         return None
+    why = _with_message_of_worker(seen.eager_detail, blamed_exception(seen))
     return Verdict(
         "error-in-eager",
         "eager",
         _short_cause(seen),
-        as_sentence(f"the target fails without torch.compile too: {seen.eager_detail}"),
-        (seen.eager_detail,),
+        as_sentence(f"the target fails without torch.compile too: {why}"),
+        (why,),
     )
+
+
+def _with_message_of_worker(text: str, raised: Raised | None) -> str:
+    """Add to ``Caught KeyError in DataLoader worker process 0.`` what that exception says."""
+    inner = python_traceback.raised_in_worker(fr.root_cause(raised)) if raised is not None else None
+    if inner is None or "Caught " not in text:
+        return text
+    return f"{text.rstrip('.')}: {location.first_line(inner)}"
 
 
 def _crash(seen: Observation) -> Verdict | None:
@@ -278,7 +296,7 @@ def _exception(seen: Observation) -> Verdict | None:
     if raised is None or seen.raised is None or (seen.exit_status == 0 and seen.is_command):
         return None
     root = fr.root_cause(raised)
-    message = location.first_line(root)
+    message = _with_message_of_worker(location.first_line(root), raised)
     short = root.type.rsplit(".", 1)[-1]
     evidence = location.exception_evidence(raised)
     if seen.is_timed_out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge.verdict import LAST_LINE
 from reprokit.core.records.finding import Verdict
 
 MAX_COLUMNS = 100
@@ -22,6 +23,8 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     elif len(f"{verdict.kind}{where}: {reason}") > MAX_COLUMNS:
         at = " at " if verdict.kind == "crash" else ": " if ": " in reason else "; "
         reason, _, rest = reason.partition(at)
+    told = (row for row in verdict.evidence if verdict.cause == "exit" and LAST_LINE in row)
+    rest = next(told, rest)
     reason = reason if reason.endswith(".") else f"{reason}."
     return cut_at_word(f"{verdict.kind}{where}: {reason}"), rest
 

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.stacks import evidence, python_traceback
+from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract.events import Progress
@@ -37,7 +39,8 @@ def find_text_of_line(verdict: Verdict, seen: Observation) -> str:
 
 
 def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
-    place = verdict.responsible_place
+    worker = _own_of_worker(seen)
+    place = f"{worker.at} in {worker.function}" if worker else verdict.responsible_place
     if not place and (traced := ownership.traced_own(seen)) is not None:
         place = f"{traced.at} in {traced.function}"
     place = place or verdict.work.get("line", "")
@@ -49,6 +52,15 @@ def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
         own = find(stack)
         place = f"{own.at} in {own.function}" if own is not None else ""
     return _PLACE.match(place)
+
+
+def _own_of_worker(seen: Observation) -> ownership.CodePlace | None:
+    """Return the innermost line of the user's in a worker process whose exception was raised
+    again.
+    """
+    raised = evidence.blamed_exception(seen)
+    inner = python_traceback.raised_in_worker(fr.root_cause(raised)) if raised is not None else None
+    return ownership.innermost_own(inner.frames) if inner is not None else None
 
 
 def find_compiled_function(journals: Journals) -> str:

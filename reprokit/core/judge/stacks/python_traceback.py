@@ -72,6 +72,15 @@ def parse_traceback(text: str) -> Raised | None:
     return Raised(tuple(links)) if links else None
 
 
+def raised_in_worker(link: Link) -> Link | None:
+    """Return the exception of a worker process that torch raised again, such as one of DataLoader;
+    None for any other. Torch has its traceback in the message (``torch/_utils.py``).
+    """
+    _, header, rest = link.message.partition(f"\nOriginal {HEADER}")
+    raised = parse_traceback(f"{HEADER}{rest}") if header else None
+    return raised.chain[0] if raised is not None else None
+
+
 def _read(text: str) -> tuple[list[_Entry], list[str], int]:
     """Return the frames of a traceback without its header, the lines of the message, and how many
     frames were left out.
