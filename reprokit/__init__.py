@@ -88,18 +88,18 @@ def canary(
     eager.
 
     A module is returned itself, and a function as a different one; use what is returned. The
-    program gets the results of the compiled call. The eager call gets copies of the arguments and
-    of the buffers and attributes of modules, without gradients. The first difference that is larger
-    than rounding is written to a file below ``folder``, with the call as a program; a line on
-    stderr names it. ``reprokit capture FILE`` makes a proved repro of it. Nothing is compared
-    afterwards. ``values`` has the meaning that it has for :func:`watch`.
+    program gets the results of the compiled call. The eager call and one in float64, which decides
+    what is rounding, run in forked processes, so they change nothing of the program. The first
+    difference is written to a file below ``folder``, with the call as a program; a line on stderr
+    names it. ``reprokit capture FILE`` makes a proved repro of it. Nothing is compared afterwards.
+    ``values`` has the meaning that it has for :func:`watch`.
 
-    A call that draws random numbers, or that writes to a tensor which is neither an argument nor a
-    buffer, cannot be compared. A line on stderr then says so, and all further calls only run
-    compiled. The same holds for a process that is one of several ranks.
+    A call that draws random numbers is not compared. Nothing is compared in a program that uses a
+    GPU or several ranks, of a module in shared memory, and on systems other than Linux. A line on
+    stderr says so, once.
 
     Raises:
-        ValueError: ``compiled`` is not compiled, or ``every`` is below 1.
+        ValueError: ``compiled`` is not compiled, or ``every`` is no positive integer.
     """
     import importlib
 

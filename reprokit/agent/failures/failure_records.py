@@ -307,13 +307,13 @@ def new_file(folder: str, start: str = "torch_trace_", ending: str = ".log") -> 
     return path
 
 
-def announce(path: str, what: str) -> None:
+def announce(path: str, what: str, write: Callable[[str], object] | None = None) -> None:
     """Say on stderr where a file is."""
     import shlex
 
     with contextlib.suppress(Exception):
         command = f"reprokit capture {shlex.quote(path)} --yes"
-        sys.stderr.write(f"reprokit: {what} is in {path}; {command}\n")
+        (write or sys.stderr.write)(f"reprokit: {what} is in {path}; {command}\n")
 
 
 def keep_for_failures(folder: str, has_values: bool) -> None:
