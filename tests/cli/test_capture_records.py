@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from reprokit.core.reported import trace_records
 from reprokit.core.reported.answers import CapturedRun
-from reprokit.host.scrub import read_records, run_issue, run_records
+from reprokit.host.scrub import read_records, record_packs, run_issue, run_records
 from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.scrub.run_issue import IssueRun, JailedCapture, ScrubResult
 from tests.core.test_trace_records import RUNNABLE, TRACE, line, of
@@ -142,6 +143,53 @@ def test_a_record_without_a_program_leaves_a_pack(tmp_path: Path) -> None:
     assert shown.status == 0 and shown.out.startswith(title)
     refused = reprokit("replay", pack, "--yes", cwd=tmp_path)
     assert refused.status == 2 and "neither repro.py nor candidate.py" in refused.err
+    refused = reprokit("minimize", pack, "--yes", cwd=tmp_path)
+    assert refused.status == 2 and "has records of torch and no program" in refused.err
+
+
+SECRETS = (
+    "ghp_aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5",
+    "hf_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7",
+    "AKIAIOSFODNN7EXAMPLE",
+)
+
+
+@pytest.mark.parametrize("before", [0, 150, 240, 285, 295])
+def test_no_part_of_a_secret_is_in_the_pack_of_a_record(before: int, tmp_path: Path) -> None:
+    """A message is redacted before its numbers are replaced and before it is cut."""
+    message = f"{'word ' * (before // 5)}no access with {' or '.join(SECRETS)}"
+    text = TRACEBACK.replace("data is not allocated yet", message)
+    failed = {"fail_type": "RuntimeError", "fail_reason": message, "co_name": "model"}
+    rows = line(of(artifact={"name": "dynamo_error"}), text) + line(of(compilation_metrics=failed))
+    (tmp_path / "trace.log").write_text(TRACE.splitlines(keepends=True)[0] + rows)
+    done = reprokit("capture", "trace.log", "--json", cwd=tmp_path)
+    with tarfile.open(done.json["pack"]) as tar:
+        texts = [
+            data if member.name[-3:] != ".gz" else gzip.decompress(data)
+            for member in tar.getmembers()
+            if (file := tar.extractfile(member)) is not None and (data := file.read())
+        ]
+    shown = reprokit("show", done.json["pack"], cwd=tmp_path).out
+    everything = done.out + shown + b"\n".join(texts).decode()
+    for secret in SECRETS:
+        part = secret[:11]
+        assert part not in everything and re.sub(r"\d", "#", part) not in everything
+    assert "no access with" in everything
+
+
+def test_the_end_of_a_large_trace_is_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure is at the end, and the start has the version of torch."""
+    monkeypatch.setattr(record_packs, "_HEAD_BYTES", 1_000)
+    monkeypatch.setattr(record_packs.files, "CHUNK_BYTES", 100)
+    path = tmp_path / "trace.log"
+    path.write_text(f"{'start' * 10}\n" + "middle\n" * 5_000 + "the end\n")
+    with path.open("rb") as file:
+        file.read(1_000)
+        left_out, end = record_packs._last_bytes(file, 500)
+    assert end.endswith(b"middle\nthe end\n") and 500 <= len(end) < 700
+    assert left_out + len(end) + 1_000 == path.stat().st_size
 
 
 def test_a_recompile_limit_without_its_calls_leaves_a_pack(tmp_path: Path) -> None:

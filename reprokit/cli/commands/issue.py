@@ -61,7 +61,7 @@ def issue(
     from reprokit.host.pack import issue_filing, reader, reopen
 
     pack = reader.locate_pack(pack)
-    opened = reopen.open_pack(pack)
+    opened = reopen.open_pack_of_run(pack)
     if as_test:
         _print_tests(opened, output_dir, catalogues, as_json)
         return

@@ -201,7 +201,7 @@ def _minimize_pack(
     from reprokit.host.run import run_directory
     from reprokit.host.system import interrupts
 
-    opened = reopen.open_pack(path)
+    opened = reopen.open_pack_of_run(path)
     if why := cases.why_not_minimizable(opened.verdict):
         raise BadInput(f"{path} cannot be minimized: {why}")
     checked = shared.interpreter_option(python)

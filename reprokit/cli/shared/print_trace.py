@@ -28,7 +28,7 @@ def read_traces(contents: PackFiles) -> dict[str, RunRecord]:
     if not names:
         raise BadInput(
             f"{contents.path} has no trace: torch recorded no compile, the capture had --no-trace,"
-            " or the trace did not fit"
+            " the program wrote TORCH_TRACE elsewhere, or the trace did not fit"
         )
     return {name.removeprefix(FOLDER): _read(name, contents.files[name]) for name in names}
 

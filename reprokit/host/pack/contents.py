@@ -191,6 +191,10 @@ def add_compile_pages(draft: writer.PackDraft, missing: list[Missing]) -> None:
         for name, data in sorted(draft.files.items())
         if name.startswith("trace/")
     }
+    if sum(map(len, traces.values())) > compile_pages.MAX_TRACE_BYTES:
+        most = compile_pages.MAX_TRACE_BYTES >> 20
+        missing.append(Missing(run_names.COMPILES_FILE, f"the traces have more than {most} MB"))
+        return
     try:
         if page := compile_pages.render_compile_pages(traces):
             draft.add_text(run_names.COMPILES_FILE, page)

@@ -123,14 +123,26 @@ class OpenedPack:
         return self.seen.kernel
 
 
+_OF_RECORDS = "has records of torch and no program; run reprokit capture on the program"
+
+
+def open_pack_of_run(path: Path) -> OpenedPack:
+    """Read and verify the pack of a captured run.
+
+    Raises BadInput for that of records, which has neither a program nor what an issue needs.
+    """
+    opened = open_pack(path)
+    if run_names.RECORD_FILE in opened.pack.files:
+        raise BadInput(f"{path} {_OF_RECORDS}")
+    return opened
+
+
 def open_pack(path: Path) -> OpenedPack:
     """Read and verify a pack. Raises BadInput with the reason."""
     found = reader.read_pack(path, lambda name: not name.startswith(EVIDENCE))
     if run_names.VERDICT_FILE not in found.files or run_names.SIGNATURE_FILE not in found.files:
         if run_names.RECORD_FILE in found.files:
-            raise BadInput(
-                f"{path} has records of torch and no program; run reprokit capture on the program"
-            )
+            raise BadInput(f"{path} {_OF_RECORDS}")
         raise BadInput(f"{path} has no verdict.json or no signature.json")
     algorithm = found.read_json(run_names.SIGNATURE_FILE).get("algorithm")
     if algorithm != ALGORITHM:

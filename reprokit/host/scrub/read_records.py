@@ -211,7 +211,7 @@ def _tail(path: Path) -> str:
 
 def _files_below(paths: Iterable[Path]) -> Iterator[Path]:
     count = 0
-    for given in paths:
+    for given in {path.resolve(): path for path in paths}.values():
         if not given.exists():
             raise BadInput(f"there is no file or folder {given}")
         top = given.resolve()  # the user names it; links below it are not followed

@@ -6,11 +6,14 @@ The failure happened elsewhere, so the pack has no environment, no command and n
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from reprokit import __version__
 from reprokit.core.judge import signature, verdict
@@ -39,6 +42,11 @@ _PASSED_ON = frozenset(
     " UncapturedHigherOrderOpError BisectValidationException ShortenTraceback PackageError"
     " ResumePrologueTracingError".split()
 )
+_WITH_INNER = ("BackendCompilerFailed", "InductorError")
+"""Errors that have the error of the backend in their message, and not as their cause."""
+_INNER = re.compile(r"(?:backend=.{1,200} raised:\n)?([A-Za-z_][\w.]{0,200}): (.*)", re.DOTALL)
+_HEAD_BYTES = 8 << 20
+"""What is kept of the start of a trace that is too large; the failure is at its end."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,8 @@ def _as_dynamo_raises(recorded: Raised) -> Raised:
     """
     outer = recorded.chain[0]
     name = outer.type.rpartition(".")[2]
+    if name in _WITH_INNER and (found := _INNER.match(outer.message)):
+        return Raised((outer, Link(found[1], found[2], outer.frames)))
     if name in _PASSED_ON or outer.type.startswith("torch._inductor.exc."):
         return recorded
     message = f"{name}: {outer.message}"
@@ -97,7 +107,13 @@ def write_record_pack(
         _add_trace(draft, path, redactor)
     draft.add_json(RECORD_FILE, redactor.redact_value(document))
     failure = signed.verdict if signed is not None else Verdict(recorded.kind, None, None, "")
-    shown = {**to_json(failure), "reason": f"{recorded.reason}, as recorded", "responsible": ""}
+    shown = {
+        **to_json(failure),
+        "reason": f"{recorded.reason}, as recorded",
+        "responsible": "",
+        "responsible_because": [],
+        "responsible_place": "",
+    }
     draft.add_json(run_names.VERDICT_FILE, redactor.redact_value(shown))
     if signed is not None:
         draft.add_json(run_names.SIGNATURE_FILE, redactor.redact_value(to_json(signed.signature)))
@@ -118,7 +134,8 @@ def write_record_pack(
         )
 
     name = f"reprokit-record-{recorded.kind}"
-    name += f"-{signed.signature.id}" if signed is not None else ""
+    digest = hashlib.sha256(str(document.get("reason")).encode("utf-8", "replace")).hexdigest()
+    name += f"-{signed.signature.id if signed is not None else digest[:12]}"
     return writer.write_tarball(writer.build_tarball(draft, readme), run.output, f"{name}.tar.gz")
 
 
@@ -129,13 +146,28 @@ def _add_trace(draft: writer.PackDraft, path: Path, redactor: Redactor) -> None:
     name = next(name for name in names if name not in draft.files)
     try:
         with files.open_unpacked_file(path) as file:
-            data = files.read_at_most(file, writer.MAX_TRACE_BYTES)
+            head = files.read_at_most(file, _HEAD_BYTES)
+            tail = _last_bytes(file, writer.MAX_TRACE_BYTES - _HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as problem:
         draft.missing.append(Missing(name, str(problem)))
         return
     if path.name == RAW_JSONL:
         draft.missing.append(Missing("payloads", f"{RAW_JSONL} of tlparse has them in other files"))
-    if len(data) == writer.MAX_TRACE_BYTES:
-        data = data[: data.rfind(b"\n") + 1]  # a part of a secret would not be recognised
-        draft.trimmed.append(f"{name}: cut after {len(data)} bytes")
-    draft.add_text(name, redactor.redact_text(data.decode("utf-8", "replace")))
+    left_out, end = tail
+    if left_out:
+        # cut at line ends, because a part of a secret would not be recognised
+        head, end = head[: head.rfind(b"\n") + 1], end[end.find(b"\n") + 1 :]
+        draft.trimmed.append(f"{name}: about {left_out} bytes cut from its middle")
+    draft.add_text(name, redactor.redact_text((head + end).decode("utf-8", "replace")))
+
+
+def _last_bytes(file: IO[bytes], most: int) -> tuple[int, bytes]:
+    """Return how many bytes of the rest of a file are left out, and its last ``most`` bytes."""
+    chunks, size, left_out = deque[bytes](), 0, 0
+    while chunk := file.read(files.CHUNK_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
+        while size - len(chunks[0]) > most:
+            gone = len(chunks.popleft())
+            size, left_out = size - gone, left_out + gone
+    return left_out, b"".join(chunks)

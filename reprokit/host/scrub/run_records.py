@@ -14,17 +14,19 @@ from reprokit.core.reported.issue_programs import FoundProgram
 from reprokit.core.reported.made_programs import MadeProgram
 from reprokit.core.reported.recorded_verdict import RecordedVerdict
 from reprokit.core.reported.reported_failure import ReportedCommand, ReportedFailure
+from reprokit.core.reported.trace_records import RunRecord
 from reprokit.core.shared.source import process_group
 from reprokit.host.scrub import read_records, run_issue
 from reprokit.host.scrub.jail import Jail
 from reprokit.host.scrub.read_records import Records
 from reprokit.host.scrub.run_issue import IssueProgram, Say, ScrubResult
+from reprokit.host.system import private_names
 
 
 def verdict_of(records: Records) -> RecordedVerdict:
     """Return what the records show, before anything is run."""
     if records.runs:
-        return recorded_verdict.judge_records(records.runs)
+        return recorded_verdict.judge_records([_redacted(run) for run in records.runs])
     names = ", ".join(dict.fromkeys(records.sources))
     checks = any(program.checks_accuracy for program in records.programs)
     return RecordedVerdict(
@@ -33,6 +35,27 @@ def verdict_of(records: Records) -> RecordedVerdict:
         missing=("the failure: running the program may show it",),
         reported=ReportedFailure("wrong-result" if checks else ""),
     )
+
+
+def _redacted(run: RunRecord) -> RunRecord:
+    """Return a record whose messages are redacted, before a part of a secret is cut off or changed
+    and no rule knows it any more.
+    """
+    redact = private_names.get_redactor().redact_text
+    compiles = {
+        cid: replace(row, message=redact(row.message), traceback=redact(row.traceback))
+        if row.error
+        else row
+        for cid, row in run.compiles.items()
+    }
+    error, difference = run.error, run.difference
+    if error is not None:
+        error = replace(error, message=redact(error.message), traceback=redact(error.traceback))
+    if difference is not None:
+        difference = replace(
+            difference, expected=redact(difference.expected), got=redact(difference.got)
+        )
+    return replace(run, compiles=compiles, error=error, difference=difference)
 
 
 def programs_of(
@@ -45,8 +68,11 @@ def programs_of(
     found: list[MadeProgram] = []
     failed = verdict.failed
     if failed is not None and verdict.kind == "recompile-limit":
-        runs = (run for run in records.runs if run.failed is failed)
-        found += [one for run in runs for one in graph_programs.programs_of_limit(failed, run)]
+        for run in records.runs:
+            row = run.failed
+            if row is not None and (row.cid, row.call) == (failed.cid, failed.call):
+                found += graph_programs.programs_of_limit(row, run)
+                break
     elif failed is not None:
         found += graph_programs.programs_of_compile(failed)
     elif verdict.has_compiled:  # compiled code may fail, or compute something wrong
