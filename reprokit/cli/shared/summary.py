@@ -16,6 +16,7 @@ from reprokit.core.experiments.ablation import AnyAblation, PartAblation
 from reprokit.core.judge.hangs.hang_causes import EXPLAIN
 from reprokit.core.judge.same_failure import PASSES
 from reprokit.core.judge.stacks.location import plural
+from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.records.finding import Verdict
 from reprokit.core.shared.contract.run_names import REPRO_FILE
 from reprokit.core.triage import known_failures
@@ -218,7 +219,9 @@ def _place_row(captured: CaptureResult) -> Row:
     if not captured.users_line:
         function, _, file = captured.compiling.partition(" in ")
         room = TEXT_COLUMNS - len(f"{function} in ")
-        return "compiling", cut_at_word(f"{function} in {_shorter(file, room)}", TEXT_COLUMNS)
+        is_compiling = captured.verdict.phase in COMPILE_PHASES
+        text = cut_at_word(f"{function} in {_shorter(file, room)}", TEXT_COLUMNS)
+        return "compiling" if is_compiling else "traced", text
     match = _PLACE.match(captured.users_line)
     file, rest = match.groups() if match else (captured.users_line, "")
     place = rest.partition(": ")[0]
