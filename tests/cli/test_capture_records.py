@@ -147,6 +147,14 @@ def test_a_record_without_a_program_leaves_a_pack(tmp_path: Path) -> None:
     assert refused.status == 2 and "has records of torch and no program" in refused.err
 
 
+def test_a_record_that_ends_inside_of_a_compile_leaves_a_pack(tmp_path: Path) -> None:
+    """The process may have crashed or hung."""
+    (tmp_path / "trace.log").write_text(line(of(dynamo_start={})))
+    document = reprokit("capture", "trace.log", "--json", cwd=tmp_path).json
+    assert document["kind"] == "unknown" and "did not end in the record" in document["reason"]
+    assert reprokit("show", document["pack"], cwd=tmp_path).status == 0
+
+
 SECRETS = (
     "ghp_aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3bC5",
     "hf_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7",

@@ -109,7 +109,7 @@ def capture_records(
     )
     if not as_json:
         _print_verdict(records, verdict)
-    if answer.why_not and (programs or not verdict.is_failure):
+    if answer.why_not and (programs or not verdict.needs_pack):
         answer.known = _known(answer, catalogues)
     else:
         run = run_directory.create_run_directory(output_dir, "record")
@@ -161,7 +161,7 @@ def _leave_pack(answer: _Answer, run: RunDir) -> None:
 
     if answer.opened is not None:
         answer.pack = answer.opened.pack.path
-    elif not answer.verdict.is_failure:
+    elif not answer.verdict.needs_pack:
         if answer.chosen is None:
             run.delete_run()
     else:

@@ -56,6 +56,11 @@ class RecordedVerdict:
         return self.failed is None and self.kind in kinds
 
     @property
+    def needs_pack(self) -> bool:
+        """Whether the records show a failure, or end inside of a compile."""
+        return self.is_failure or self.failed is not None
+
+    @property
     def is_failure(self) -> bool:
         """Whether the records show a failure."""
         is_fine = self.kind in ("ok", "unknown") or (self.kind == "graph-break" and not self.failed)
