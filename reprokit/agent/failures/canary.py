@@ -26,7 +26,9 @@ from . import call_programs, failure_records
 DIFFERENCE = "reprokit_difference"
 """The record of what differs."""
 LIMIT_S = 300
-"""Seconds after which a forked process is ended."""
+"""Seconds after which a forked process is ended. Those in which it waits for the program, whose
+first call compiles, do not count.
+"""
 DEFINED, FOUND = b"1", b"f"
 _pytree = torch.utils._pytree
 _is_forked = False
@@ -186,7 +188,7 @@ class Canary:
         read, write = os.pipe()
         if os.fork() == 0:
             os.close(write)
-            _as_forked(lambda: self._write(os.read(read, 1 << 16), args, kwargs))
+            _as_forked(lambda: self._write(_wait_for(read, 1 << 16), args, kwargs))
         os.close(read)
         return write
 
@@ -245,7 +247,7 @@ class Comparison:
         """Return the results of the compiled call, and whether it drew random numbers; None if it
         raised.
         """
-        if not os.read(self._results_sent[0], 1):
+        if not _wait_for(self._results_sent[0], 1):
             return None, False
         rows, is_drawn = _load(self._results)
         return rows, is_drawn
@@ -316,6 +318,14 @@ def _write_stderr(text: str) -> None:
         os.write(_stderr, text.encode("utf-8", "replace"))
     else:
         sys.stderr.write(text)
+
+
+def _wait_for(pipe: int, most: int) -> bytes:
+    """Return what comes through a pipe; empty if the process at its other end has ended."""
+    signal.alarm(0)
+    data = os.read(pipe, most)
+    signal.alarm(LIMIT_S)
+    return data
 
 
 def _without_shared_memory(tree: Any) -> Any:
