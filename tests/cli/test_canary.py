@@ -66,7 +66,7 @@ for _ in range(5):
 print(type(out).__name__)
 """
 STEP = """
-import random, numpy, torch, reprokit
+import os, random, numpy, torch, reprokit
 class Keys(dict):
     def __setitem__(self, key, value):
         super().__setitem__("p:" + key, value)
@@ -89,6 +89,14 @@ def program(canary):
         optimizer.step()
         return loss
     step = canary(torch.compile(step, backend="eager"))
+    opened = len(os.listdir("/proc/self/fd"))
+    raises = canary(torch.compile(lambda x: x @ x, backend="eager"))
+    for _ in range(20):
+        try:
+            raises(torch.ones(2, 3))
+        except Exception:
+            pass
+    assert len(os.listdir("/proc/self/fd")) <= opened + 1
     losses = [step(torch.randn(2, 4), torch.ones(3)).item() for _ in range(4)]
     grads = model.weight.grad.tolist()
     return losses, grads, model.weight.tolist(), dict(state), array.tolist(), calls, torch.rand(1), random.random()

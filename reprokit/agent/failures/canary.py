@@ -100,8 +100,10 @@ class Canary:
         if (self._count - 1) % self._every:
             return self._compiled(*args, **kwargs)
         comparison = self._begin(args, kwargs)
-        out = self._compiled(*args, **kwargs)
-        if comparison is not None:
+        if comparison is None:
+            return self._compiled(*args, **kwargs)
+        with comparison:
+            out = self._compiled(*args, **kwargs)
             comparison.send(out, args, kwargs, self._original)
         return out
 
@@ -114,7 +116,12 @@ class Canary:
         try:
             _refuse(self._original)
             comparison = Comparison()
-            comparison.start(lambda: self._run_forked(comparison, args, kwargs))
+            try:
+                comparison.start(lambda: self._run_forked(comparison, args, kwargs))
+            except BaseException:
+                comparison.close()
+                os.close(comparison.answer)
+                raise
             self._answer = comparison.answer
             return comparison
         except Exception as problem:
@@ -158,14 +165,19 @@ class Canary:
             _as_forked(lambda: self._run_in_float64(comparison, args, kwargs))
         comparison.close_wide()
         write = self._start_writer(args, kwargs)
+        before, raised = torch.get_rng_state(), None
         try:
-            before = torch.get_rng_state()
             out = self._eager(*args, **kwargs)
             eager = _rows_of(out, args, kwargs, self._original)
-            is_random = not torch.equal(before, torch.get_rng_state())
-            compiled, is_drawn = comparison.receive()
-            if compiled is None:
-                return  # the call raised, or the program has ended
+        except Exception as problem:
+            raised = problem
+        is_random = not torch.equal(before, torch.get_rng_state())
+        compiled, is_drawn = comparison.receive()
+        if compiled is None:
+            return  # the compiled call raised too, or the program has ended
+        try:
+            if raised is not None:
+                raise _CannotCompare(f"its eager call raised {raised!r:.200}")
             if is_random or is_drawn:
                 raise _CannotCompare("it draws random numbers, which differ in compiled code")
             found = _differences(eager, compiled, comparison.receive_wide())
@@ -211,14 +223,31 @@ class Canary:
 
 
 class Comparison:
-    """What the processes of one comparison send to each other, in memory."""
+    """What the processes of one comparison send to each other, in memory.
+
+    The program has it open until its call has ended.
+    """
 
     def __init__(self) -> None:
         self._results, self._wide = (os.memfd_create(name) for name in ("results", "wide"))
         self._results_sent, self._wide_sent = os.pipe(), os.pipe()
         self.answer, self._tell = os.pipe()
         os.set_blocking(self.answer, False)
+        self._others: tuple[int, ...]
+        self._others = (self._results_sent[0], *self._wide_sent, self._wide, self._tell)
         self._random = torch.get_rng_state()
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what the program has open, but for ``answer``."""
+        for one in (self._results, self._results_sent[1], *self._others):
+            os.close(one)
+        self._others = ()
 
     def start(self, run: Callable[[], None]) -> None:
         """Run a function in a process that is no child of this one."""
@@ -231,8 +260,9 @@ class Comparison:
                 _as_forked(run)
             os._exit(0)
         os.waitpid(child, 0)
-        for one in (self._results_sent[0], *self._wide_sent, self._wide, self._tell):
+        for one in self._others:
             os.close(one)
+        self._others = ()
 
     def send(self, out: Any, args: Any, kwargs: Any, original: Any) -> None:
         """Send the results of the compiled call."""
@@ -240,8 +270,6 @@ class Comparison:
             is_drawn = not torch.equal(self._random, torch.get_rng_state())
             _save(self._results, (_rows_of(out, args, kwargs, original), is_drawn))
             os.write(self._results_sent[1], DEFINED)
-        os.close(self._results_sent[1])
-        os.close(self._results)
 
     def receive(self) -> tuple[compare_results.ResultRows | None, bool]:
         """Return the results of the compiled call, and whether it drew random numbers; None if it
