@@ -107,7 +107,7 @@ class Canary:
             comparison.send(out, args, kwargs, self._original)
         return out
 
-    def _begin(self, args: Any, kwargs: Any) -> Comparison | None:
+    def _begin(self, args: Any, kwargs: Any) -> ForkedCalls | None:
         """Start the processes of a comparison; None if this call cannot be compared, or the last
         comparison has not ended.
         """
@@ -115,7 +115,7 @@ class Canary:
             return None
         try:
             _refuse(self._original)
-            comparison = Comparison()
+            comparison = ForkedCalls()
             try:
                 comparison.start(lambda: self._run_forked(comparison, args, kwargs))
             except BaseException:
@@ -156,7 +156,7 @@ class Canary:
     def _name(self) -> str:
         return str(getattr(self._original, "__name__", type(self._original).__name__))
 
-    def _run_forked(self, comparison: Comparison, args: Any, kwargs: Any) -> None:
+    def _run_forked(self, comparison: ForkedCalls, args: Any, kwargs: Any) -> None:
         """Run in eager, in a forked process, and compare with what the program and the process of
         the float64 call send.
         """
@@ -189,7 +189,7 @@ class Canary:
                 comparison.tell(DEFINED)
             self._say(problem)
 
-    def _run_in_float64(self, comparison: Comparison, args: Any, kwargs: Any) -> None:
+    def _run_in_float64(self, comparison: ForkedCalls, args: Any, kwargs: Any) -> None:
         out, args, kwargs = float64.call_in_float64(self._eager, args, kwargs)
         comparison.send_wide(_rows_of(out, args, kwargs, self._original))
 
@@ -222,7 +222,7 @@ class Canary:
         failure_records.announce(path, what, _write_stderr)
 
 
-class Comparison:
+class ForkedCalls:
     """What the processes of one comparison send to each other, in memory.
 
     The program has it open until its call has ended.
@@ -237,7 +237,7 @@ class Comparison:
         self._others = (self._results_sent[0], *self._wide_sent, self._wide, self._tell)
         self._random = torch.get_rng_state()
 
-    def __enter__(self) -> Comparison:
+    def __enter__(self) -> ForkedCalls:
         return self
 
     def __exit__(self, *exception: object) -> None:

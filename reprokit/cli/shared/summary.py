@@ -221,7 +221,7 @@ def _place_row(captured: CaptureResult) -> Row:
         room = TEXT_COLUMNS - len(f"{function} in ")
         is_compiling = captured.verdict.phase in COMPILE_PHASES
         text = cut_at_word(f"{function} in {_shorter(file, room)}", TEXT_COLUMNS)
-        return "compiling" if is_compiling else "traced", text
+        return "compiling" if is_compiling else "function", text
     match = _PLACE.match(captured.users_line)
     file, rest = match.groups() if match else (captured.users_line, "")
     place = rest.partition(": ")[0]
