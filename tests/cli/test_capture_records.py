@@ -301,7 +301,7 @@ def test_options_of_a_model_are_refused_for_a_record(tmp_path: Path) -> None:
     assert done.status == 2 and "--layers cannot be used with files that torch wrote" in done.err
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves a program in the jail")
 def test_a_trace_becomes_a_proved_repro(tmp_path: Path) -> None:
     """The program of the trace is not there any more; the repro has the recorded failure, calls
     public functions, and names no file of the recording.
@@ -331,7 +331,7 @@ def test_a_trace_becomes_a_proved_repro(tmp_path: Path) -> None:
     assert again.returncode and "KeyError" in again.stderr, again.stderr[-2000:]
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves a program in the jail")
 def test_the_program_of_the_minifier_becomes_a_proved_repro(tmp_path: Path) -> None:
     """``minifier_launcher.py`` has a graph of ATen and no error; running it shows the failure."""
     run_program(tmp_path, TORCHDYNAMO_REPRO_AFTER="aot", TORCHDYNAMO_REPRO_LEVEL="2")
@@ -373,7 +373,7 @@ if __name__ == '__main__':
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it compiles for a simulated GPU in the jail")
 @pytest.mark.triton
 def test_a_graph_of_a_gpu_is_compiled_for_a_simulated_one(tmp_path: Path) -> None:
     """A failure of the compiler is proved. A compile that ends says nothing about the GPU."""

@@ -134,7 +134,7 @@ torch.compile(Model([3]))(torch.ones(2, 3))  # here the graph break is no error
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves a program in the jail")
 def test_a_failure_without_a_graph_has_the_call_as_a_program(tmp_path: Path) -> None:
     """Dynamo raises before there is a graph. The program of the call is proved, and it needs
     neither the user's file nor the constructor of the model.
@@ -217,7 +217,7 @@ except Exception as problem:
     ]
 
 
-@pytest.mark.real
+@pytest.mark.real("it reduces and proves a program in the jail")
 def test_a_recompile_limit_is_written(tmp_path: Path) -> None:
     """Without fullgraph=True, torch only warns and the program goes on."""
     script = tmp_path / "train.py"

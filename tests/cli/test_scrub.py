@@ -169,7 +169,7 @@ def test_a_failure_without_torch_compile_is_not_that_of_the_compiler(tmp_path: P
     assert again.json["verdict"]["responsible"] == "unknown", again.json["verdict"]
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs the program as a script and as a cell")
 def test_a_report_from_a_notebook_runs_as_a_cell(tmp_path: Path) -> None:
     """``__main__`` has no file, and linecache knows the source. So a pass says something."""
     (tmp_path / "issue.md").write_text(NOTEBOOK)
@@ -180,7 +180,7 @@ def test_a_report_from_a_notebook_runs_as_a_cell(tmp_path: Path) -> None:
     assert "Run as a notebook runs a cell" in Path(result["comment"]).read_text()
 
 
-@pytest.mark.real
+@pytest.mark.real("a pass needs two runs in the jail")
 def test_a_stranger_sees_nothing_and_a_pass_needs_two_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
