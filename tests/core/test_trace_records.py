@@ -105,6 +105,11 @@ def test_the_failing_compile_of_a_trace_is_named() -> None:
     assert (verdict.reported.error, verdict.reported.torch) == ("KeyError", "2.13.0")
 
 
+def test_a_trace_from_windows_is_read() -> None:
+    """It has the same compiles, graphs and errors."""
+    assert read(TRACE.replace("\n", "\r\n")) == read(TRACE)
+
+
 def test_the_graph_of_dynamo_becomes_a_program() -> None:
     """Sizes that are symbols have their values, strides are kept, submodules are made, settings are
     set, and no comment names the user's files.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records import bounded_json
 
 MAX_LINE_CHARS = 4 << 20
@@ -238,7 +239,8 @@ def read_trace(lines: Iterable[str], read_payload: Callable[[str], str] | None =
             break
         _take(run, record, payload, tensors)
     if skipped:
-        run.problems.append(f"{skipped} lines are damaged or cut short")
+        verb = "is" if skipped == 1 else "are"
+        run.problems.append(f"{plural(skipped, 'line')} {verb} damaged or cut short")
     return run
 
 
@@ -247,7 +249,8 @@ def _records(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any] | None, str]
     record: dict[str, Any] | None = None
     is_wanted, size, payload = False, 0, list[str]()
     is_first = True
-    for line in lines:
+    for row in lines:
+        line = row[:-2] + "\n" if row.endswith("\r\n") else row  # it went through Windows
         if line.startswith("\t"):
             if is_wanted and size < MAX_PAYLOAD_CHARS:
                 payload.append(line[1:])
