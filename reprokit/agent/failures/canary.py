@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -88,6 +89,7 @@ class Canary:
         self._every, self._folder, self._has_values = every, os.path.abspath(folder), has_values
         self._count = 0
         self._is_off = self._has_said = False
+        self._lock = threading.Lock()
         self._answer = -1
         """Where the process that compares writes what it finds; -1 if none runs."""
         self.backend: Any = None
@@ -99,7 +101,12 @@ class Canary:
         self._count += 1
         if (self._count - 1) % self._every:
             return self._compiled(*args, **kwargs)
-        comparison = self._begin(args, kwargs)
+        comparison = None
+        if self._lock.acquire(blocking=False):  # two threads may call the same module
+            try:
+                comparison = self._begin(args, kwargs)
+            finally:
+                self._lock.release()
         if comparison is None:
             return self._compiled(*args, **kwargs)
         with comparison:
