@@ -18,9 +18,11 @@ import pytest
 
 from reprokit.core.reported import trace_records
 from reprokit.core.reported.answers import CapturedRun
+from reprokit.host.pack import writer
 from reprokit.host.scrub import read_records, record_packs, run_issue, run_records
 from reprokit.host.scrub.jail import Jail, has_gpu
 from reprokit.host.scrub.run_issue import IssueRun, JailedCapture, ScrubResult
+from reprokit.host.system import private_names
 from tests.core.test_trace_records import RUNNABLE, TRACE, line, of
 from tests.support.environments import clean_environ
 from tests.support.reprokit_calls import reprokit
@@ -189,15 +191,16 @@ def test_the_end_of_a_large_trace_is_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failure is at the end, and the start has the version of torch."""
-    monkeypatch.setattr(record_packs, "_HEAD_BYTES", 1_000)
-    monkeypatch.setattr(record_packs.files, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(writer, "MAX_TRACE_BYTES", 1_500)
     path = tmp_path / "trace.log"
     path.write_text(f"{'start' * 10}\n" + "middle\n" * 5_000 + "the end\n")
-    with path.open("rb") as file:
-        file.read(1_000)
-        left_out, end = record_packs._last_bytes(file, 500)
-    assert end.endswith(b"middle\nthe end\n") and 500 <= len(end) < 700
-    assert left_out + len(end) + 1_000 == path.stat().st_size
+    draft = writer.PackDraft()
+    record_packs._add_trace(draft, path, private_names.get_redactor())
+    text = draft.files["trace/trace.log"].decode()
+    assert text.startswith("startstart") and text.endswith("middle\nthe end\n")
+    (trimmed,) = draft.trimmed
+    assert 1_400 <= len(text) < 1_700
+    assert f"{path.stat().st_size - 1_500} bytes cut from its middle" in trimmed
 
 
 def test_a_recompile_limit_without_its_calls_leaves_a_pack(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def gather_files(run_path: Path, redactor: Redactor) -> PackDraft:
             try:
                 if not path.is_file() or path.stat().st_size == 0:
                     continue
-                text = _read_middle_cut(path, max_bytes, draft, name)
+                text = read_middle_cut(path, max_bytes, draft, name)
             except OSError as problem:
                 draft.missing.append(Missing(name, problem.strerror or str(problem)))
                 continue
@@ -283,7 +283,7 @@ def write_tarball(data: bytes, output: Path, name: str) -> Path:
     return files.write_atomically(output / name, data)
 
 
-def _read_middle_cut(path: Path, max_bytes: int, draft: PackDraft, name: str) -> str:
+def read_middle_cut(path: Path, max_bytes: int, draft: PackDraft, name: str) -> str:
     """Read a text file, which may be packed; cut the middle of one longer than ``max_bytes``."""
     with files.open_unpacked_file(path) as file:
         head, tail, gone = files.read_ends(file, max_bytes)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-import zlib
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from reprokit import __version__
 from reprokit.core.judge import signature, verdict
@@ -32,9 +30,7 @@ from reprokit.host.report import markdown
 from reprokit.host.report.template_files import markdown_templates
 from reprokit.host.run.run_directory import RunDir
 from reprokit.host.scrub.read_records import RAW_JSONL, Records
-from reprokit.host.system import files, private_names
-
-RECORD_FILE = "record.json"
+from reprokit.host.system import private_names
 
 _PASSED_ON = frozenset(
     "Unsupported UserError TorchRuntimeError BackendCompilerFailed AssertionError IndexError"
@@ -45,8 +41,6 @@ _PASSED_ON = frozenset(
 _WITH_INNER = ("BackendCompilerFailed", "InductorError")
 """Errors that have the error of the backend in their message, and not as their cause."""
 _INNER = re.compile(r"(?:backend=.{1,200} raised:\n)?([A-Za-z_][\w.]{0,200}): (.*)", re.DOTALL)
-_HEAD_BYTES = 8 << 20
-"""What is kept of the start of a trace that is too large; the failure is at its end."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ def write_record_pack(
     draft = writer.PackDraft()
     for path in records.traces:
         _add_trace(draft, path, redactor)
-    draft.add_json(RECORD_FILE, redactor.redact_value(document))
+    draft.add_json(run_names.RECORD_FILE, redactor.redact_value(document))
     failure = signed.verdict if signed is not None else Verdict(recorded.kind, None, None, "")
     shown = {
         **to_json(failure),
@@ -145,29 +139,10 @@ def _add_trace(draft: writer.PackDraft, path: Path, redactor: Redactor) -> None:
     names = (f"trace/{stem}{f'-{n}' if n else ''}.log" for n in range(len(draft.files) + 1))
     name = next(name for name in names if name not in draft.files)
     try:
-        with files.open_unpacked_file(path) as file:
-            head = files.read_at_most(file, _HEAD_BYTES)
-            tail = _last_bytes(file, writer.MAX_TRACE_BYTES - _HEAD_BYTES)
-    except (OSError, EOFError, zlib.error) as problem:
+        text = writer.read_middle_cut(path, writer.MAX_TRACE_BYTES, draft, name)
+    except OSError as problem:
         draft.missing.append(Missing(name, str(problem)))
         return
     if path.name == RAW_JSONL:
         draft.missing.append(Missing("payloads", f"{RAW_JSONL} of tlparse has them in other files"))
-    left_out, end = tail
-    if left_out:
-        # cut at line ends, because a part of a secret would not be recognised
-        head, end = head[: head.rfind(b"\n") + 1], end[end.find(b"\n") + 1 :]
-        draft.trimmed.append(f"{name}: about {left_out} bytes cut from its middle")
-    draft.add_text(name, redactor.redact_text((head + end).decode("utf-8", "replace")))
-
-
-def _last_bytes(file: IO[bytes], most: int) -> tuple[int, bytes]:
-    """Return how many bytes of the rest of a file are left out, and its last ``most`` bytes."""
-    chunks, size, left_out = deque[bytes](), 0, 0
-    while chunk := file.read(files.CHUNK_BYTES):
-        chunks.append(chunk)
-        size += len(chunk)
-        while size - len(chunks[0]) > most:
-            gone = len(chunks.popleft())
-            size, left_out = size - gone, left_out + gone
-    return left_out, b"".join(chunks)
+    draft.add_text(name, redactor.redact_text(text))
