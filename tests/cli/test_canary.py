@@ -182,6 +182,35 @@ def test_a_module_that_is_compiled_in_place_is_compared(tmp_path: Path) -> None:
     assert "output of Net differs from eager in call 1" in done.stderr, done.stderr
 
 
+SECOND_FORK_FAILS = """
+import os, torch, reprokit
+real, first = os.fork, os.getpid()
+def fork():
+    if os.getpid() != first:
+        raise BlockingIOError(11, "no more processes")
+    return real()
+os.fork = fork
+compiled = reprokit.canary(torch.compile(lambda x: x + 1, backend="eager"), every=1)
+for _ in range(2):
+    compiled(torch.ones(2))
+print("goes on")
+"""
+IGNORES_CHILDREN = """
+import signal, torch, reprokit
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+compiled = reprokit.canary(torch.compile(lambda x: x + 1, backend="eager"), every=1)
+compiled(torch.ones(2))
+print("goes on")
+"""
+
+
+@pytest.mark.parametrize("text", [SECOND_FORK_FAILS, IGNORES_CHILDREN])
+def test_the_program_goes_on_once(text: str, tmp_path: Path) -> None:
+    """Also if no second process can be started, or the program does not wait for children."""
+    done = run(text, tmp_path)
+    assert done.stdout == "goes on\n" and not done.stderr, done.stderr
+
+
 def test_only_what_is_compiled_is_compared() -> None:
     import reprokit as package
 

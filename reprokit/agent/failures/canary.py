@@ -30,7 +30,7 @@ LIMIT_S = 300
 """Seconds after which a forked process is ended. Those in which it waits for the program, whose
 first call compiles, do not count.
 """
-DEFINED, FOUND = b"1", b"f"
+SENT, FOUND = b"1", b"f"
 _pytree = torch.utils._pytree
 _is_forked = False
 
@@ -193,7 +193,7 @@ class Canary:
                 comparison.tell(FOUND)
         except Exception as problem:
             if not self._has_said:
-                comparison.tell(DEFINED)
+                comparison.tell(SENT)
             self._say(problem)
 
     def _run_in_float64(self, comparison: ForkedCalls, args: Any, kwargs: Any) -> None:
@@ -262,11 +262,14 @@ class ForkedCalls:
             warnings.simplefilter("ignore")  # of threads, which the forked process does not use
             child = os.fork()
         if child == 0:
-            if os.fork() == 0:
-                os.close(self._results_sent[1])
-                _as_forked(run)
-            os._exit(0)
-        os.waitpid(child, 0)
+            try:
+                if os.fork() == 0:
+                    os.close(self._results_sent[1])
+                    _as_forked(run)
+            finally:  # this process must never go on as the program
+                os._exit(0)
+        with contextlib.suppress(ChildProcessError):  # the program ignores SIGCHLD
+            os.waitpid(child, 0)
         for one in self._others:
             os.close(one)
         self._others = ()
@@ -276,7 +279,7 @@ class ForkedCalls:
         with contextlib.suppress(Exception):
             is_drawn = not torch.equal(self._random, torch.get_rng_state())
             _save(self._results, (_rows_of(out, args, kwargs, original), is_drawn))
-            os.write(self._results_sent[1], DEFINED)
+            os.write(self._results_sent[1], SENT)
 
     def receive(self) -> tuple[compare_results.ResultRows | None, bool]:
         """Return the results of the compiled call, and whether it drew random numbers; None if it
@@ -290,7 +293,7 @@ class ForkedCalls:
     def send_wide(self, rows: compare_results.ResultRows) -> None:
         """Send the results of the call in float64."""
         _save(self._wide, rows)
-        os.write(self._wide_sent[1], DEFINED)
+        os.write(self._wide_sent[1], SENT)
 
     def close_wide(self) -> None:
         """Close the end of that process in this one."""
