@@ -19,12 +19,11 @@ from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import rank_graphs, stalls
 from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.dumps import Raised
-from reprokit.core.records.finding import Verdict
+from reprokit.core.records.finding import LAST_LINE, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import UNMET_WORDS, describe_exit, unmet_need
 from reprokit.core.shared import cuts
 
-LAST_LINE = "last line on stderr: "
 MAX_LINE_CHARS = 200
 
 

@@ -10,6 +10,8 @@ from reprokit.core.records.claims import UsersRun
 from reprokit.core.shared.contract import run_names
 
 NO_PHASE = "no phase"
+LAST_LINE = "last line on stderr: "
+"""The start of the evidence of a program that ended itself."""
 _FRAME = r"(?:[\w./-]+\.py|<\w+>):[\w<>.]+"
 _FRAMES = re.compile(rf"{_FRAME}(?: < {_FRAME})*")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprokit.core.judge.verdict import LAST_LINE
-from reprokit.core.records.finding import Verdict
+from reprokit.core.records.finding import LAST_LINE, Verdict
 
 MAX_COLUMNS = 100
 _PHASE = re.compile(r", in phase [\w-]+(?: \([^)]*\))?")
