@@ -203,6 +203,18 @@ def test_the_end_of_a_large_trace_is_packed(
     assert f"{path.stat().st_size - 1_500} bytes cut from its middle" in trimmed
 
 
+def test_the_error_of_a_backend_is_that_of_a_capture(tmp_path: Path) -> None:
+    """Dynamo has it in the message of its own error."""
+    text = TRACEBACK.replace("data is not allocated yet", "no bucket")
+    head, _, rest = text.rpartition("RuntimeError: ")
+    failed = "torch._dynamo.exc.BackendCompilerFailed: backend='mine' raised:\nValueError: "
+    rows = line(of(artifact={"name": "dynamo_error"}), f"{head}{failed}{rest}")
+    metrics = {"fail_type": "BackendCompilerFailed", "fail_reason": "backend='mine' raised:"}
+    (tmp_path / "trace.log").write_text(rows + line(of(compilation_metrics=metrics)))
+    document = reprokit("capture", "trace.log", "--json", cwd=tmp_path).json
+    assert " | ValueError: no bucket @ " in document["signature"]["title"]
+
+
 def test_a_recompile_limit_without_its_calls_leaves_a_pack(tmp_path: Path) -> None:
     """It has no identity, because a record does not have what a signature needs."""
     failed = {"co_name": "model", "fail_type": "torch._dynamo.exc.FailOnRecompileLimitHit"}
