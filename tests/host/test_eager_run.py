@@ -78,3 +78,18 @@ def test_a_failure_without_the_compiler_is_described(tmp_path: Path) -> None:
         request = Request(parse_command((sys.executable, "-c", program)))
         checked = follow_up.check_eager(request, Observation(), tmp_path / detail, None)
         assert (checked.eager, checked.eager_detail) == ("fails", detail)
+
+
+def test_a_forked_run_that_passes_needs_no_fresh_one(tmp_path: Path) -> None:
+    """One that ends otherwise does, because the server may be what it fails for."""
+    request = Request(parse_command((sys.executable, "-c", "raise KeyError('gone')")))
+    run_directory.make_folders(tmp_path / "first")
+    outcome = supervise.run_target_once(request, tmp_path / "first")
+    passed = Observation(exit_status=0, has_finished=True)
+    for forked, answer in ((passed, "passes"), (Observation(exit_status=1), "fails")):
+        folder = tmp_path / answer
+        checked = follow_up.check_eager(
+            request, Observation(), folder, None, lambda left=forked: (outcome, left)
+        )
+        assert checked.eager == answer
+        assert folder.exists() == (answer == "fails")

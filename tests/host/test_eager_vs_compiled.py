@@ -16,6 +16,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.experiments import eager_vs_compiled
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS
+from reprokit.host.probe.client import ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 
@@ -30,6 +31,7 @@ def compare(
     runs: Mapping[str, Observation],
     seen: Observation | None = None,
     interrupted: str = "",
+    run_forked: eager_vs_compiled.RunForked | None = None,
 ) -> tuple[Observation, list[Request], list[Missing]]:
     """Return what a comparison says if each role leaves this observation, and what it ran."""
     (folder / "results").mkdir()
@@ -51,7 +53,7 @@ def compare(
     request = Request(Target("file", "model.py", "make"))
     try:
         after = eager_vs_compiled.compare_with_eager(
-            request, seen or Observation(exit_status=0), folder, missing, None
+            request, seen or Observation(exit_status=0), folder, missing, None, run_forked
         )
     finally:
         assert not (folder / "results").exists()
@@ -101,6 +103,26 @@ def test_results_without_draws_are_not_compiled_again_for_them(
     after, requests, _ = compare(tmp_path, monkeypatch, dict.fromkeys(roles, passed(WRONG)))
     assert roles_of(requests) == list(roles) and after.comparison == WRONG
     assert not any(run_names.OVERRIDES_VARIABLE in r.variables for r in requests)
+
+
+def test_further_roles_run_in_forked_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fresh process runs a role again that leaves no comparison, or whose server ended."""
+    forked: list[tuple[str, object]] = []
+
+    def run_forked(role: str, overrides: Mapping[str, object]) -> Observation:
+        forked.append((role, overrides))
+        if role == "float64":
+            raise ServerLost("the process for trial runs ended: killed")
+        return passed(None if role == "again" else WRONG)
+
+    roles = ("eager", "compiled", "again", "float64", "repeated")
+    runs = {role: passed(DRAWN if role == "eager" else WRONG) for role in roles}
+    after, requests, _ = compare(tmp_path, monkeypatch, runs, run_forked=run_forked)
+    same = SAME_RANDOM_NUMBERS
+    assert forked == [("compiled", same), ("again", {}), ("float64", {}), ("repeated", same)]
+    assert roles_of(requests) == ["eager", "again", "float64"] and after.comparison == WRONG
 
 
 def raised(type_name: str) -> Raised:

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.experiments.ablation import BACKENDS
+from reprokit.core.experiments.ablation import BACKENDS, CompileVariant
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.signature import sign_verdict
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS
 from reprokit.host.minimize import locate
 from reprokit.host.minimize.starts.starting_points import StartingPoint
-from reprokit.host.probe.candidate import ProbeLimits
+from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
 from reprokit.host.system.progress import OperationStatus
 from tests.support.candidates import FakeRunner, ScriptedOracle, judged, signature_of
@@ -177,3 +179,43 @@ def test_without_a_profile_nothing_is_compared(tmp_path: Path) -> None:
     wanted = signature_of("exception", "lowering", "KeyError")
     check = locate.LocationCheck(server, PROGRAM, wanted, ProbeLimits(60.0), sys.executable)
     assert check(judged(SAME)).answer == SAME and not check.is_elsewhere
+
+
+@pytest.mark.parametrize(
+    ("wrong_with", "searches"),
+    [
+        (["bisect"], 0),
+        ([], 1),
+        (["bisect", 'backend="aot_eager_decomp_partition"'], 1),
+    ],
+)
+def test_a_location_that_is_wanted_is_checked_before_it_is_searched(
+    wrong_with: list[str], searches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds if only that operator makes the results wrong, and no earlier backend does."""
+
+    def run_variant(self: FakeRunner, variant: CompileVariant) -> CandidateResult:
+        is_wrong = any(word in variant.overrides or word == variant.name for word in wrong_with)
+        return judged(SAME if is_wrong else PASSES, "wrong-result")
+
+    name = SUBSYSTEMS["inductor"][-1]
+    first = 'backend="inductor"'
+    of_runner = {"first": first, "run_variant": run_variant, "found": {(name, ()): "aten.mm"}}
+    runner = type("Runner", (FakeRunner,), of_runner)
+    monkeypatch.setattr(locate, "AblationRunner", runner)
+    profile = type("Original", (FakeRunner,), {"first": first})().run_variants(BACKENDS)
+    seen = Observation(exit_status=0, has_instrumentation=True, comparison=WRONG)
+    original = dataclasses.replace(seen, first_rung="inductor", departs="aten.mm", departs_in=name)
+    alone = next(locate.isolating_overrides(original))
+    check = locate.LocationCheck(
+        ProbeServer(tmp_path / "server", sys.executable, "build"),
+        PROGRAM,
+        sign_verdict(judge_run(original), original),
+        dataclasses.replace(LIMITS, alone=alone),
+        sys.executable,
+        profile,
+        original,
+    )
+    confirmed = check(judged(SAME, "wrong-result", seen=seen))
+    assert (confirmed.seen.departs, confirmed.seen.departs_in) == ("aten.mm", name)
+    assert confirmed.answer == SAME and len(FakeRunner.searches) == searches

@@ -46,6 +46,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> CandidateResult:
     return dataclasses.replace(found, answer=same_failure.SAME)
 
 
+def judged_eager(is_eager: bool, compiled: CandidateResult) -> CandidateResult:
+    """The result of a forked child that passes in eager."""
+    return judged(same_failure.PASSES, kind="ok") if is_eager else compiled
+
+
 def prove(
     folder: Path, error: str, watched: CandidateResult, forked: CandidateResult | None
 ) -> proof.Proof:
@@ -56,16 +61,35 @@ def prove(
         watched.signature,
         LIMITS,
         proof.ProofRuns(cores=2, max_tries=1),
-        watch=None if forked is None else lambda text: forked,
+        watch=None if forked is None else lambda text, is_eager: judged_eager(is_eager, forked),
     )
 
 
 @pytest.mark.long
 def test_a_forked_watched_run_is_one_of_the_runs(tmp_path: Path, watched: CandidateResult) -> None:
-    """Two plain runs and one in eager confirm it, and no fresh process is watched."""
+    """A plain run confirms it. No fresh process is watched, or runs without torch.compile."""
     proved = prove(tmp_path, "KeyError", watched, watched)
-    assert (proved.answer, proved.hits, proved.runs) == (same_failure.SAME, 2, 2)
+    assert (proved.answer, proved.hits, proved.runs) == (same_failure.SAME, 1, 1)
+    assert [path.name for path in sorted(tmp_path.glob("stderr-*"))] == ["stderr-0.txt"]
     assert proved.eager == "passes" and not os.path.exists(tmp_path / "watched")
+
+
+@pytest.mark.long
+def test_a_forked_run_that_does_not_pass_in_eager_is_repeated(
+    tmp_path: Path, watched: CandidateResult
+) -> None:
+    """A fresh process without torch.compile decides."""
+    proved = proof.prove_program(
+        PROGRAM.format(error="KeyError"),
+        sys.executable,
+        tmp_path,
+        watched.signature,
+        LIMITS,
+        proof.ProofRuns(cores=2, max_tries=1),
+        watch=lambda text, is_eager: watched,
+    )
+    assert (proved.hits, proved.runs, proved.eager) == (1, 1, "passes")
+    assert (tmp_path / "stderr-1.txt").exists()
 
 
 @FRESH
@@ -105,28 +129,34 @@ def test_programs_with_one_port_do_not_run_at_once(
         tmp_path,
         watched.signature,
         LIMITS,
-        proof.ProofRuns(cores=2, max_tries=1),
-        watch=lambda text: watched,
+        proof.ProofRuns(4, cores=2, max_tries=1),
+        watch=lambda text, is_eager: judged_eager(is_eager, watched),
     )
     assert (proved.hits, proved.runs) == (2, 2)
     assert (proved.changed, proved.eager) == (same_failure.SAME, "passes")
 
 
 @pytest.mark.parametrize(
-    ("kind", "rate", "limit", "runs"),
+    ("kind", "phase", "rate", "limit", "is_forked", "runs"),
     [
-        ("exception", 1.0, 3, 2),
-        ("exception", 1.0, 1, 1),
-        ("crash", 1.0, 3, 3),
-        ("wrong-result", 1.0, 3, 3),
-        ("exception", 0.5, 3, 8),
+        ("exception", "lowering", 1.0, 3, False, 2),
+        ("exception", "lowering", 1.0, 3, True, 1),
+        ("exception", "cpp-build", 1.0, 3, True, 2),
+        ("exception", "lowering", 1.0, 1, False, 1),
+        ("crash", "kernel-run", 1.0, 3, False, 3),
+        ("crash", "kernel-run", 1.0, 3, True, 2),
+        ("wrong-result", "inductor", 1.0, 3, True, 2),
+        ("exception", "lowering", 0.5, 3, True, 8),
     ],
 )
 def test_the_evidence_sets_the_number_of_runs(
-    kind: str, rate: float, limit: int, runs: int
+    kind: str, phase: str, rate: float, limit: int, is_forked: bool, runs: int
 ) -> None:
-    """A failure of the compiler needs fewer plain runs than one of compiled code."""
-    assert proof.ProofRuns(limit, rate).plain_runs(kind) == runs
+    """A failure of the compiler needs fewer plain runs than one of compiled code, and so does one
+    that forked processes have shown.
+    """
+    verdict = Verdict(kind, phase, None, "")
+    assert proof.ProofRuns(limit, rate).plain_runs(verdict, is_forked) == runs
 
 
 def test_a_simulated_gpu_cannot_show_what_needs_a_kernel() -> None:
@@ -162,7 +192,7 @@ def test_a_program_that_does_not_fail_in_fresh_processes_has_no_plain_run(
     def run(text: str, python: str, folder: Path, *_: object) -> CandidateResult:
         return judged(next(answers), title="the title", seen=Observation(exit_status=3))
 
-    def watch(text: str) -> CandidateResult:
+    def watch(text: str, is_eager: bool) -> CandidateResult:
         raise ServerLost("the process for trial runs ended: Killed")
 
     monkeypatch.setattr(proof, "run_in_fresh_process", run)

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from reprokit.core.judge.stacks import frames
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
-from reprokit.core.shared.result_comparison import COMPILED_ROLES
+from reprokit.core.shared.result_comparison import COMPILED_ROLES, Comparison
 from reprokit.host.experiments import follow_up
 from reprokit.host.probe.candidate import SAME_RANDOM_NUMBERS, role_variables
+from reprokit.host.probe.client import ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_directory import RESULTS_FOLDER
-from reprokit.host.system import compiler_cache, deletion
+from reprokit.host.system import compiler_cache, deletion, host_log
+
+RunForked = Callable[[str, Mapping[str, Any]], Observation]
+"""Runs the target once in a role, with overrides, in a forked process."""
 
 
 def request_with_results(request: Request, run_path: Path) -> Request:
@@ -38,17 +44,20 @@ def compare_with_eager(
     run_path: Path,
     missing: list[Missing],
     show: supervise.Show | None,
+    run_forked: RunForked | None = None,
 ) -> Observation:
     """Run the target in eager, and in more roles where results differ.
 
-    Return ``seen`` with the comparison, and add to ``missing`` why there is none. Where the target
-    failed and no result is wrong, also return whether it fails in eager.
+    ``run_forked`` runs these other roles in processes that need not import torch; None for a target
+    that only fresh processes may run. Return ``seen`` with the comparison, and add to ``missing``
+    why there is none. Where the target failed and no result is wrong, also return whether it fails
+    in eager.
     """
     try:
         if not any((run_path / RESULTS_FOLDER).rglob("compiled.pt")):
             missing.append(Missing("comparison with eager", "the run left no results"))
             return seen
-        run_role = _RoleRunner(request, run_path, show)
+        run_role = _RoleRunner(request, run_path, show, run_forked)
         eager = run_role("eager")
         seen = dataclasses.replace(
             seen, broken_operator=eager.broken_operator, broken_contract=eager.broken_contract
@@ -63,15 +72,15 @@ def compare_with_eager(
                 )
             missing.append(Missing("comparison with eager", f"the run without torch.compile {why}"))
             return _with_eager(seen, eager)
-        comparison, more = eager.comparison, {}
+        comparison, more = eager.comparison, dict[str, Any]()
         if comparison.suspects and comparison.is_random:
-            more = {run_names.OVERRIDES_VARIABLE: json.dumps(SAME_RANDOM_NUMBERS)}
-            comparison = run_role("compiled", **more).comparison or comparison
+            more = SAME_RANDOM_NUMBERS
+            comparison = run_role.compared("compiled", more) or comparison
         for role in ("again", "float64"):
             if comparison.suspects:
-                comparison = run_role(role).comparison or comparison
+                comparison = run_role.compared(role) or comparison
         if comparison.wrong:
-            comparison = run_role("repeated", **more).comparison or comparison
+            comparison = run_role.compared("repeated", more) or comparison
         seen = dataclasses.replace(seen, comparison=comparison)
         return seen if comparison.wrong else _with_eager(seen, eager)
     finally:
@@ -108,12 +117,28 @@ def delete_results(run_path: Path) -> None:
 class _RoleRunner:
     """Runs the target once in a role, below its run directory."""
 
-    def __init__(self, request: Request, run_path: Path, show: supervise.Show | None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        run_path: Path,
+        show: supervise.Show | None,
+        run_forked: RunForked | None,
+    ) -> None:
         self._request, self._run_path, self._show = request, run_path, show
+        self._run_forked = run_forked
         self._count = 0
 
-    def __call__(self, role: str, **extra: str) -> Observation:
+    def compared(self, role: str, overrides: Mapping[str, Any] | None = None) -> Comparison | None:
+        """Return the comparison of a run, in a forked process if it leaves one there."""
+        if self._run_forked is not None:
+            with host_log.suppress(ServerLost):
+                if (comparison := self._run_forked(role, overrides or {}).comparison) is not None:
+                    return comparison
+        return self(role, overrides).comparison
+
+    def __call__(self, role: str, overrides: Mapping[str, Any] | None = None) -> Observation:
         self._count += 1
+        extra = {run_names.OVERRIDES_VARIABLE: json.dumps(overrides)} if overrides else {}
         folder = self._run_path / "compare" / f"{self._count}-{role}"
         run_directory.make_folders(folder)
         changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}

@@ -20,10 +20,11 @@ from reprokit.core.records.observation import Answer, Observation
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
+from reprokit.host.probe.client import ServerLost
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.run_outcome import RunOutcome
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
 SHORT_STALL_S = 20.0
 START_S = 60.0
@@ -148,14 +149,26 @@ def _answer(question: Question, seen: Observation, outcome: RunOutcome, folder: 
 
 
 def check_eager(
-    request: Request, seen: Observation, run_path: Path, show: supervise.Show | None
+    request: Request,
+    seen: Observation,
+    run_path: Path,
+    show: supervise.Show | None,
+    run_forked: Callable[[], tuple[RunOutcome, Observation]] | None = None,
 ) -> Observation:
     """Run the target without torch.compile, and return ``seen`` with the result.
+
+    ``run_forked`` runs it in a process that need not import torch; a fresh process is asked where
+    there is none, or where the target does not pass in it.
 
     A failure is one of the compiler only where the eager run is healthy. The run has more time than
     the compiled one, and it hangs only if it gets as far: on a busy machine, the import of torch
     and the construction of a large model can take longer than a short deadline.
     """
+    if run_forked is not None:
+        with host_log.suppress(ServerLost):
+            outcome, eager = run_forked()
+            if eager.has_finished and eager.exit_status == 0:
+                return _passed(seen, outcome)
     folder = run_path / run_names.EAGER_FOLDER
     run_directory.make_folders(folder)
     deadline_s = request.deadline_s
@@ -178,13 +191,16 @@ def check_eager(
         detail += ", and had not called the model" if is_behind else ""
         return dataclasses.replace(seen, eager="" if is_behind else "hangs", eager_detail=detail)
     if eager.has_finished and eager.exit_status == 0:
-        return dataclasses.replace(
-            seen, eager="passes", eager_detail=f"it passed in {outcome.seconds:.1f} s"
-        )
+        return _passed(seen, outcome)
     detail = describe_end(eager)
     return dataclasses.replace(
         seen, eager="fails", eager_detail=detail, raised=eager.raised or seen.raised
     )
+
+
+def _passed(seen: Observation, outcome: RunOutcome) -> Observation:
+    detail = f"it passed in {outcome.seconds:.1f} s"
+    return dataclasses.replace(seen, eager="passes", eager_detail=detail)
 
 
 def _has_called(seen: Observation) -> bool:

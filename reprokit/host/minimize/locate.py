@@ -138,9 +138,13 @@ class LocationCheck:
         limits: ProbeLimits,
         python: str,
         profile: ProgramAblation = NOTHING_TRIED,
+        original: Observation | None = None,
     ) -> None:
+        """``original`` has the location of the original; without it, the location is searched. The
+        limits have the overrides of :func:`isolate_signature`.
+        """
         self._server, self._text, self._wanted, self._python = server, text, wanted, python
-        self._profile = profile
+        self._profile, self._original, self._alone = profile, original, limits.alone
         self.why = ""
         """How the failure differs, as a clause."""
         self.differs_with: CompileVariant | None = None
@@ -167,8 +171,11 @@ class LocationCheck:
                 )
             ) as runner:
                 try:
-                    backend = _first_backend(runner, judged.seen)
-                    self._located = _inside(runner, judged.seen, backend)
+                    if self._original is not None and self._begins_as_original(runner):
+                        self._located = self._original
+                    else:
+                        backend = _first_backend(runner, judged.seen)
+                        self._located = _inside(runner, judged.seen, backend)
                 except ServerLost as problem:
                     host_log.log_ignored(problem)
                     return dataclasses.replace(judged, answer=same_failure.UNRESOLVED)
@@ -187,6 +194,18 @@ class LocationCheck:
             self.why = f"it is wrong elsewhere in the compiler: {signature.title}"
         return dataclasses.replace(
             judged, answer=self._answer, verdict=verdict, signature=signature, seen=seen
+        )
+
+    def _begins_as_original(self, runner: AblationRunner) -> bool:
+        """Return whether the results are wrong with only the operator of the original at work, and
+        right with the last backend that gives right results for the original.
+        """
+        passing, alone = self._profile.last_passing, CompileVariant("", "", {**self._alone})
+        return (
+            passing is not None
+            and "bisect" in self._alone
+            and runner.run_variant(passing).answer == same_failure.PASSES
+            and runner.run_variant(alone).answer == same_failure.SAME
         )
 
     def _with_profile(self, judged: CandidateResult) -> CandidateResult:

@@ -185,7 +185,13 @@ def _until_proved(
         proof_folder, wanted = folder / "proof", case.signature
         for job.finished in redactor.redacted_programs(program):
             confirm = locate.LocationCheck(
-                server, job.finished, wanted, oracle.limits, case.python, case.profile
+                server,
+                job.finished,
+                wanted,
+                dataclasses.replace(oracle.limits, alone=usual.alone),
+                case.python,
+                case.profile,
+                case.seen,
             )
             result.proof = proof.prove_program(
                 job.finished,
@@ -245,20 +251,22 @@ def _until_proved(
 
 def _forked_watch(
     case: cases.MinimizeCase, oracle: Oracle
-) -> Callable[[str], CandidateResult] | None:
-    """Return a function that runs a program once in a forked child; None where a fresh process must
-    run it: the failure is flaky or needs one, or its time matters.
+) -> Callable[[str, bool], CandidateResult] | None:
+    """Return a function that runs a program once in a forked child, compiled or in eager.
+
+    Return None where a fresh process must run it: the failure is flaky or needs one, or its time
+    matters.
     """
     limits = oracle.limits
     is_timed = case.verdict.kind == "hang" or limits.is_slow or bool(limits.sizes)
     if oracle.is_cold or is_timed or oracle.rate < 1.0:
         return None
 
-    def watch(text: str) -> CandidateResult:
+    def watch(text: str, is_eager: bool) -> CandidateResult:
         budget, oracle.budget = oracle.budget, Budget()  # the budget is not that of the proof
         oracle.limits = dataclasses.replace(limits, stop=None)
         try:
-            return oracle.run_once(text)
+            return oracle.run_once(text, is_eager)
         finally:
             oracle.budget, oracle.limits = budget, limits
 

@@ -6,11 +6,14 @@ import dataclasses
 import errno
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from reprokit.core.experiments.remedies import advice
 from reprokit.core.judge import machine_limits
 from reprokit.core.judge.stacks import phases
+from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract import run_names
@@ -25,6 +28,7 @@ from reprokit.host.experiments import (
 )
 from reprokit.host.pipeline import own_kernel
 from reprokit.host.pipeline.state import State
+from reprokit.host.probe.candidate import UNCOMPILED_ROLES
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import (
     missing_evidence,
@@ -190,8 +194,19 @@ def compare_with_eager(state: State) -> State:
     """Compare the results of the run with those of runs without torch.compile."""
     state.callbacks.say("comparing its results with those of eager")
     missing: list[Missing] = []
+    suspected = Verdict("wrong-result", None, None, "")
+
+    def run_forked(role: str, overrides: Mapping[str, Any]) -> Observation:
+        is_eager = role in UNCOMPILED_ROLES
+        return state.study.run_target(state, suspected, is_eager, role, overrides)[1]
+
     seen = eager_vs_compiled.compare_with_eager(
-        state.request, state.seen, state.run_path, missing, state.callbacks.show
+        state.request,
+        state.seen,
+        state.run_path,
+        missing,
+        state.callbacks.show,
+        run_forked if _may_fork(state) and not state.request.checks_caches else None,
     )
     return dataclasses.replace(state, seen=seen).with_all_missing(missing)
 
@@ -255,8 +270,26 @@ def confirm_in_eager(state: State) -> State:
     state.callbacks.say(
         f"{state.verdict.kind}: running without torch.compile, to see whether it fails there too"
     )
-    seen = follow_up.check_eager(state.request, state.seen, state.run_path, state.callbacks.show)
+
+    def run_forked() -> tuple[run_outcome.RunOutcome, Observation]:
+        return state.study.run_target(state, state.verdict, is_eager=True)
+
+    is_of_process = state.verdict.kind in ("hang", "oom")  # its time or memory decides
+    seen = follow_up.check_eager(
+        state.request,
+        state.seen,
+        state.run_path,
+        state.callbacks.show,
+        run_forked if _may_fork(state) and not is_of_process else None,
+    )
     return dataclasses.replace(state, seen=seen)
+
+
+def _may_fork(state: State) -> bool:
+    """Return whether a factory target may run in a forked child of the server that studies its
+    failure, because that server will start anyway.
+    """
+    return state.wants_study and not (state.is_command or state.request.tensor_parallel)
 
 
 def follow_up_hang(state: State) -> State:

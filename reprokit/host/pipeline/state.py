@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from reprokit.core.experiments.ablation import NOTHING_TRIED, AnyAblation, ProgramAblation
 from reprokit.core.experiments.remedies import remedy_table
@@ -20,13 +20,15 @@ from reprokit.host.experiments import run_ablation
 from reprokit.host.minimize import cases
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.pipeline.capture_result import CaptureResult
+from reprokit.host.probe.candidate import ProbeLimits
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.report import users_line
 from reprokit.host.request.run_request import Request
-from reprokit.host.run import supervise
+from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_directory import RunDir
 from reprokit.host.run.run_outcome import RunOutcome
+from reprokit.host.system import deletion, interrupts
 from reprokit.host.system.progress import OperationStatus
 
 UNJUDGED = Verdict("unknown", None, None, "The run could not be judged; `missing` says why.")
@@ -106,6 +108,12 @@ class State:
         return self.outcome is not None and not self.outcome.is_interrupted
 
     @property
+    def wants_study(self) -> bool:
+        """True for a run that ended, where the options ask for a study of the failure."""
+        request = self.request
+        return self.has_run and (request.minimizes or request.ablation_steps != "none")
+
+    @property
     def signature(self) -> Signature:
         """The signature of the verdict so far."""
         return sign_verdict(self.verdict, self.seen)
@@ -161,17 +169,60 @@ class StudyTools:
             self._server = cases.create_probe_server(case)
         return self._server
 
+    def run_target(
+        self,
+        state: State,
+        verdict: Verdict,
+        is_eager: bool,
+        role: str = "",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[RunOutcome, Observation]:
+        """Run a factory target in a forked child of the server that studies ``verdict``.
+
+        In a ``role``, it writes its results to those of the run directory. Return how it ended, and
+        what it left.
+
+        Raises:
+            ServerLost: the server has ended.
+        """
+        case = dataclasses.replace(self.case_for(state), verdict=verdict)
+        limits = self._limits_for_target(state, case)
+        server = self.server_for(case)
+        with interrupts.allowed():
+            outcome, folder = server.run_target(
+                state.request,
+                limits,
+                is_eager,
+                role,
+                overrides,
+                state.run_path / run_directory.RESULTS_FOLDER,
+            )
+        try:
+            request = dataclasses.replace(state.request, deadline_s=limits.wall_s)
+            journals = observation_reader.read_journals(folder)
+            return outcome, observation_reader.read_observation(request, outcome, folder, journals)
+        finally:
+            deletion.delete_path(folder, inside=server.folder)
+
+    def _limits_for_target(self, state: State, case: cases.MinimizeCase) -> ProbeLimits:
+        """Return the limits of the whole target, which needs about the time of its first run."""
+        limits = dataclasses.replace(cases.probe_limits_of(case).relaxed(), stop=None)
+        if case.verdict.kind == "hang":
+            return limits
+        return dataclasses.replace(
+            limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds)
+        )
+
     def create_ablation_runner(
         self, state: State, program: Request | str
     ) -> run_ablation.AblationRunner:
         """Return the runner of the ablation of ``program``, a text or the whole target."""
         case = self.case_for(state)
-        limits = cases.probe_limits_of(case).relaxed()
-        # the whole target needs about the time of its first run
-        if not isinstance(program, str) and state.verdict.kind != "hang":
-            limits = dataclasses.replace(
-                limits, deadline_s=max(limits.deadline_s, SLOWER * state.seen.seconds)
-            )
+        limits = (
+            cases.probe_limits_of(case).relaxed()
+            if isinstance(program, str)
+            else self._limits_for_target(state, case)
+        )
         line = users_line.find_text_of_line(state.verdict, state.seen)
         return run_ablation.AblationRunner(
             self.server_for(case),

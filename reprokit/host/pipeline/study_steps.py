@@ -38,11 +38,6 @@ Ablate = Callable[[run_ablation.AblationRunner, Observation, run_ablation.Show],
 NO_PARTS = "reprokit runs a command only once, and found no smaller program to run again"
 
 
-def wants_study(state: State) -> bool:
-    """Return True for a run that ended, where the options ask for a study of the failure."""
-    return state.has_run and (state.request.minimizes or state.request.ablation_steps != "none")
-
-
 def failed_by_itself(state: State) -> bool:
     """Return True for a command that compiled something, and ended by an exception of its own."""
     is_own = state.has_run and state.is_command and state.verdict.kind == "error-in-eager"
@@ -76,7 +71,7 @@ def can_locate(state: State) -> bool:
     Those of a cache begin there.
     """
     is_wrong = state.verdict.kind == "wrong-result"
-    return wants_study(state) and is_wrong and not (state.seen.stage or _why_not(state))
+    return state.wants_study and is_wrong and not (state.seen.stage or _why_not(state))
 
 
 def locate_failure(state: State) -> State:
@@ -149,7 +144,7 @@ def _whole_program(state: State) -> Request | str:
 
 def cannot_minimize(state: State) -> bool:
     """Return True for a failure that cannot be minimized."""
-    return wants_study(state) and state.verdict.kind != "ok" and bool(_why_not(state))
+    return state.wants_study and state.verdict.kind != "ok" and bool(_why_not(state))
 
 
 def note_why_not(state: State) -> State:
@@ -166,7 +161,7 @@ def _why_not(state: State) -> str:
 
 def can_minimize(state: State) -> bool:
     """Return True where the options ask for a smaller program, and the failure can have one."""
-    return wants_study(state) and state.request.minimizes and not _why_not(state)
+    return state.wants_study and state.request.minimizes and not _why_not(state)
 
 
 def minimize_failure(state: State) -> State:
@@ -313,7 +308,7 @@ def can_ablate(state: State) -> bool:
     A kernel has no other backend, nor has a cache.
     """
     has_one_backend = state.seen.kernel or state.seen.stage
-    if not wants_study(state) or state.request.ablation_steps == "none" or has_one_backend:
+    if not state.wants_study or state.request.ablation_steps == "none" or has_one_backend:
         return False
     return not _why_not(state) or state.request.ablation_steps == "all"
 

@@ -137,9 +137,10 @@ class ProbeServer:
         is_eager: bool = False,
         role: str = "",
         overrides: Mapping[str, Any] | None = None,
+        results: Path | None = None,
     ) -> tuple[RunOutcome, Path]:
         """Run a factory target in a forked child, as :meth:`run_program` does."""
-        probe = self._request(limits, is_eager, role, overrides, None)
+        probe = self._request(limits, is_eager, role, overrides, results)
         probe = dataclasses.replace(probe, target=run_request.factory_spec(request))
         return self._run_with_cache(probe, limits), Path(probe.folder)
 

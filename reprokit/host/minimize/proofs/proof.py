@@ -2,7 +2,8 @@
 
 One watched run says which failure the program has, by its signature. The plain runs say that the
 program has it by itself. The watched run may be a forked child of a server that has imported torch
-and has run nothing else. If a plain run ends differently from it, a fresh watched run decides.
+and has run nothing else. If a plain run ends differently from it, a fresh watched run decides. The
+run in eager is forked too; if it does not pass, a fresh one decides.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import ClassVar
 
 from reprokit.core.experiments import known_conditions
 from reprokit.core.judge import same_failure
-from reprokit.core.judge.stacks import frames
+from reprokit.core.judge.stacks import frames, phases
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.claims import PackedProgram
 from reprokit.core.records.dumps import Link
-from reprokit.core.records.finding import Signature
+from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import cuts
@@ -107,17 +108,23 @@ class ProofRuns:
     min_plain: int = 0
     """The fewest plain runs, for a program that is expected to fail more often than before."""
 
-    def plain_runs(self, kind: str) -> int:
+    def plain_runs(self, verdict: Verdict, is_forked: bool = False) -> int:
         """Return the number of plain runs.
 
         A failure that occurs in at most half of the runs shows in all of ``limit`` runs with a
         probability of at most 0.5 ** ``limit``. The watched run is one of them, where only code of
         the compiler ran. A failure of compiled code gets a plain run in its place, because its
-        memory and its threads differ from run to run.
+        memory and its threads differ from run to run. If the watched run is forked, the forked run
+        of the search that chose the program is one more. It is not, where a different process does
+        the work: the server has no compile workers.
         """
         if self.rate < 1.0:
             return max(self.limit, FLAKY_RUNS, self.min_plain)
-        return max(self.limit - (kind in OF_THE_COMPILER), 1, self.min_plain)
+        others = (
+            verdict.kind in OF_THE_COMPILER,
+            is_forked and verdict.phase not in phases.WAITS_FOR_CHILD,
+        )
+        return max(self.limit - sum(others), 1, self.min_plain)
 
     def watched_runs(self) -> int:
         """Return the number of watched runs after which a program does not have the failure."""
@@ -133,14 +140,14 @@ def prove_program(
     limits: ProbeLimits,
     number: ProofRuns,
     confirm: Confirm = lambda judged: judged,
-    watch: Callable[[str], CandidateResult] | None = None,
+    watch: Callable[[str, bool], CandidateResult] | None = None,
     show: Show | None = None,
 ) -> Proof:
     """Run ``text`` below ``folder``, once watched and several times as any user would.
 
     ``confirm`` checks whether a watched run that showed the failure has the location of the
-    signature. ``watch`` runs the program once in a forked child; None where only fresh processes
-    may run it.
+    signature. ``watch`` runs the program once in a forked child, without torch.compile if its
+    second argument is True; None where only fresh processes may run the program.
 
     Raises:
         KeyboardInterrupt: the user interrupted it.
@@ -161,12 +168,13 @@ def prove_program(
                 break
         return judged, tried
 
-    tried, is_forked = 1, watch is not None
+    tried, is_forked, passes_in_eager = 1, watch is not None, False
     if watch is not None:
         show_run("recorded by reprokit, in a forked process")
         try:
-            judged = confirm(watch(text))
+            judged = confirm(watch(text, False))
             is_forked = judged.answer == same_failure.SAME
+            passes_in_eager = is_forked and watch(text, True).verdict.kind == "ok"
         except Exception as problem:  # a fresh process needs no server
             host_log.log_ignored(problem)
             is_forked = False
@@ -185,7 +193,7 @@ def prove_program(
         limit_s = limits.deadline_s
     elif kind == "hang":
         limit_s = judged.seconds + 5
-    count = number.plain_runs(kind)
+    count = number.plain_runs(judged.verdict, is_forked)
     show_run(f"{plural(count, 'run')} without reprokit")
     at_once = number.cores
     if limits.is_slow or limits.sizes or stand_alone.opens_port(text):
@@ -194,9 +202,8 @@ def prove_program(
         at_once = count
     may_change = limits.gpu is None and not (limits.is_slow or limits.sizes or limits.stage)
     last = known_conditions.CHANGED_VARIABLES if may_change and number.rate == 1.0 else {}
-    endings, eager = plain_runs.run(
-        count, limit_s, at_once, has_eager=not limits.is_kernel, last=last
-    )
+    has_eager = not (limits.is_kernel or passes_in_eager)
+    endings, eager = plain_runs.run(count, limit_s, at_once, has_eager, last)
     changed = ""
     if last:
         changed = _answer_of(endings[-1], _ending_of(judged), kind, limits)
@@ -206,6 +213,10 @@ def prove_program(
         judged, tried = watch_fresh()
         if judged.answer != same_failure.SAME:
             return _proof_of_watched(text, judged, tried, limits)
+        # forked runs answer differently here, so none of them counts
+        passes_in_eager, more = False, number.plain_runs(judged.verdict) - count
+        again, eager = plain_runs.run(more, limit_s, at_once, has_eager=not limits.is_kernel)
+        endings += again
     watched, kind = _ending_of(judged), judged.verdict.kind
     missed = [e for e in endings if not _shows(e, watched, kind, limits)]
     hits = len(endings) - len(missed)
@@ -213,7 +224,7 @@ def prove_program(
     needs = stand_alone.user_file_named_in(text) or next(
         filter(None, (stand_alone.missing_dependency(e.link) for e in missed)), ""
     )
-    eager_end = ""
+    eager_end = "passes" if passes_in_eager else ""
     if eager is not None:
         eager_end = "passes" if eager.status == 0 else describe_end(eager)
     return dataclasses.replace(
