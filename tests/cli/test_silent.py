@@ -316,6 +316,24 @@ def scale(x):
 
 scale(torch.ones(3))
 """
+SCALED = """
+import torch
+
+class Scale(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 1
+
+    def forward(self, rows):
+        return rows * self.scale
+
+model = Scale()
+compiled = torch.compile(model, backend="eager", dynamic=False)
+for n in range(2, 13):
+    rows = torch.ones(n, 3)
+    model.scale = n
+    compiled(rows)
+"""
 CHECK = """
 from torch._dynamo.utils import counters
 assert not counters["graph_break"] and counters["stats"]["unique_graphs"] <= 3, counters
@@ -336,9 +354,18 @@ assert not counters["graph_break"] and counters["stats"]["unique_graphs"] <= 3, 
                 "rows = torch.ones(n, 3); torch._dynamo.mark_dynamic(rows, 0); double(rows)",
             ),
         ),
+        (
+            SCALED,
+            "recompile-limit",
+            "self.scale = torch.tensor(1)",
+            (
+                "model.scale = n",
+                "model.scale = torch.tensor(n); torch._dynamo.mark_dynamic(rows, 0)",
+            ),
+        ),
         (READ, "graph-break", "peak = x.abs().max()", (".max().item()", ".max()")),
     ],
-    ids=["attribute", "size", "item"],
+    ids=["attribute", "size", "both", "item"],
 )
 def test_the_change_that_avoids_it_is_tried_and_named(
     program: str, kind: str, remedy: str, edit: tuple[str, str], write: Any, tmp_path: Path

@@ -61,6 +61,33 @@ def test_the_worst_function_is_first_with_the_changing_value() -> None:
     assert second.changes == "x.n == 0, then x.n == 6"
 
 
+def test_the_guard_that_fails_most_often_is_named_with_its_line() -> None:
+    """Guards on other values in the first and the last recompile change neither of them."""
+    named = ["G['rate'] == 0.5", *(f"G['steps'] == {n}" for n in range(1, 6)), "G['rate'] == 0.1"]
+    events = [
+        Recompile(
+            function="f", file="a.py", line=1, reasons=[f"0/0: {g}  # {g[3:7]}  # a.py:{n} in f"]
+        )
+        for n, g in enumerate(named)
+    ]
+    (row,) = recompiles.recompiled_functions(events, {}, {})
+    assert row.changes == "G['steps'] == 1, then G['steps'] == 5"
+    assert (row.code, row.where) == ("step", "a.py:5 in f")
+
+
+def test_guards_that_fail_behind_the_first_one_are_named_too() -> None:
+    """A value that changes in less than half of the recompiles is not named."""
+    named = [f"tensor 'x' size mismatch at index 0. expected {n}, actual {n + 1}" for n in range(6)]
+    also = [[f"self.scale == {n / 8}", *["self.step == 0"] * (n < 2)] for n in range(6)]
+    events = [
+        Recompile(function="f", file="a.py", line=1, reasons=[f"0/0: {g}"], also=more)
+        for g, more in zip(named, also, strict=True)
+    ]
+    (row,) = recompiles.recompiled_functions(events, {}, {})
+    assert row.changes == "tensor 'x' size mismatch at index 0 and self.scale"
+    assert [len(guards) for guards in row.changing] == [6, 6]
+
+
 def test_a_break_that_is_raised_again_for_a_skipped_frame_counts_once() -> None:
     """Dynamo raises the same break again through the frame that it then skips."""
     event = GraphBreakFound(reason="Data-dependent branching", where="a.py:3")

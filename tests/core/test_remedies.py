@@ -1,6 +1,7 @@
 """Remedies are selected by the kind of component that the bisection found."""
 
 import ast
+import dataclasses
 
 import pytest
 
@@ -131,6 +132,41 @@ def changed_lines(verdict: Verdict, seen: Observation, program: str, line: str =
         ast.parse(variant.program)
     known = program.splitlines()
     return [line for v in variants for line in v.program.splitlines() if line not in known]
+
+
+GLOBALS = """import torch
+rate, steps = 0.5, 0
+limit = 3
+def f(x):
+    limit = 4
+    return x * rate + steps
+def count():
+    global steps
+    steps = steps + 1
+    limit = 5
+for limit in range(9):
+    rate: float = 0.5 / (limit + 1)
+    limit = limit
+"""
+
+
+def test_several_values_that_change_are_changed_together() -> None:
+    """Each global variable and attribute becomes a tensor, and each size is marked."""
+    verdict = Verdict("recompile-limit", "guards", "recompile_limit", "it")
+    seen = recompiled(*(f"G['limit'] == {n}" for n in range(4)))
+    row = dataclasses.replace(seen.recompiled[0], also=("G['rate'] == 0.5", "G['rate'] == 0.25"))
+    assert changed_lines(verdict, Observation(recompiled=(row,)), GLOBALS) == [
+        "limit = torch.tensor(3)",
+        "    rate: float = torch.tensor(0.5 / (limit + 1))",
+    ]
+    sizes = recompiled(*(f"tensor 'x' size mismatch at index 0. expected {n}" for n in range(4)))
+    also = tuple(f"self.limit == {n}" for n in range(4))
+    both = Observation(recompiled=(dataclasses.replace(sizes.recompiled[0], also=also),))
+    (variant,) = changes_for(verdict, both, ATTRIBUTE, "")
+    assert "and torch._dynamo.mark_dynamic(x, 0) before each call" in variant.name
+    assert variant.overrides["dynamic_sizes"] == {"x": [0]} and "tensor(3)" in variant.program
+    assert "mark_dynamic(x, 0)" in advise(verdict, both)
+    assert "self.limit = torch.tensor(...)" in advise(verdict, both)
 
 
 def test_the_number_of_an_attribute_becomes_a_tensor() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...core.shared import cuts
@@ -37,6 +39,66 @@ def users_place(traced: Sequence[Any] = ()) -> str:
     return ""
 
 
+_OF_NUMBER = re.compile(r"(?:len\()?[LG]\[.+ == -?\d\S*")
+"""A guard on the value of a number or on the length of a container."""
+_LOCAL = re.compile(r"\bL\[['\"](\w+)['\"]\]")
+MAX_ALSO = 20
+"""Limit of the guards that are journaled for one recompile, after the one that Dynamo names."""
+
+
+def failing_numbers(entry: Any, frame: Any) -> list[str]:
+    """Return the guards of a compile on numbers that fail now.
+
+    Dynamo names only the first guard that fails. The numbers are read from dictionaries, so that no
+    code of the program runs.
+    """
+    manager = getattr(entry, "guard_manager", None)
+    glob = (getattr(manager, "global_scope", None) or {}).get("G")
+    roots = {"L": getattr(frame, "f_locals", None), "G": glob}
+    found = []
+    for part in getattr(manager, "code_parts", None) or ():
+        if not _OF_NUMBER.fullmatch(part):
+            continue
+        try:
+            test = ast.parse(part, mode="eval").body
+            if isinstance(test, ast.Compare) and len(test.ops) == 1:
+                expected = ast.literal_eval(test.comparators[0])
+                if _number_at(test.left, roots) != expected:
+                    found.append(_LOCAL.sub(r"\1", part))
+        except (SyntaxError, ValueError, LookupError, AttributeError, TypeError):
+            continue
+        if len(found) == MAX_ALSO:
+            break
+    return found
+
+
+def _number_at(node: ast.expr, roots: Mapping[str, Any]) -> float:
+    """Return the number at a path, or the length of the container there.
+
+    Raises:
+        LookupError, AttributeError, TypeError: it has none, or code of the program computes it.
+    """
+    is_length = isinstance(node, ast.Call) and len(node.args) == 1
+    value = _value_at(node.args[0] if isinstance(node, ast.Call) and is_length else node, roots)
+    if is_length and type(value) in (dict, list, tuple):
+        return len(value)
+    if is_length or type(value) not in (bool, float, int):
+        raise TypeError(type(value))
+    return float(value) if type(value) is float else int(value)
+
+
+def _value_at(node: ast.expr, roots: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return roots[node.id]
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner = _value_at(node.value, roots)
+        if type(owner) in (dict, list, tuple):
+            return owner[node.slice.value]
+    elif isinstance(node, ast.Attribute):
+        return object.__getattribute__(_value_at(node.value, roots), "__dict__")[node.attr]
+    raise LookupError(ast.dump(node)[:100])
+
+
 def hook_recompiles() -> None:
     """Journal each recompile with its reasons."""
 
@@ -45,6 +107,11 @@ def hook_recompiles() -> None:
             reasons = real(*args, **kwargs)
             frame = kwargs.get("frame") or (args[1] if len(args) > 1 else None)
             code = getattr(frame, "f_code", None)
+            entries = args[0] if args else kwargs.get("cache_entries")
+            # earlier versions of torch pass the newest compile, which links to the others
+            newest = entries[0] if isinstance(entries, list) and entries else entries
+            first = str(reasons[0]) if reasons else ""
+            also = [text for text in failing_numbers(newest, frame) if f": {text}" not in first]
             journal.write_event(
                 events.Recompile(
                     function=getattr(code, "co_name", None),
@@ -52,6 +119,7 @@ def hook_recompiles() -> None:
                     line=getattr(code, "co_firstlineno", None),
                     cid=compile_id(),
                     reasons=[cuts.cut_head(str(r), 2000) for r in list(reasons)[:20]],
+                    also=also,
                     caller=users_place(),
                 )
             )

@@ -85,8 +85,9 @@ def _recompiled(seen: Observation) -> Verdict | None:
         if worst.limit
         else "was compiled again and again"
     )
+    fails = "the guard that fails is" if len(worst.changing) < 2 else "the guards that fail are on"
     why = (
-        f"`{worst.function}` {how}: the guard that fails is {worst.changes};"
+        f"`{worst.function}` {how}: {fails} {worst.changes};"
         f" {plural(worst.count, 'recompile')}, {worst.cpu_s:.1f} CPU-seconds"
     )
     evidence = [
@@ -97,6 +98,10 @@ def _recompiled(seen: Observation) -> Verdict | None:
         )
     ]
     evidence += [f"guard that failed: {guard}" for guard in worst.guards[:8]]
+    evidence += [
+        f"guard that failed in {len(guards)} of {plural(worst.count, 'recompile')}: {guards[-1]}"
+        for guards in worst.changing[1:]
+    ]
     evidence += [
         f"{r.function} ({r.file}:{r.line}) too: {plural(r.count, 'recompile')}"
         for r in seen.recompiled[1:4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class RecompiledFunction:
     guards: tuple[str, ...]
     """The guards that failed, in their order, one for each recompile: ``self.n == 3``."""
     code: str = ""
-    """The user's line that made the last guard."""
+    """The user's line that made the last of ``worst_guards``."""
     where: str = ""
     """``file:line in function`` of that line."""
     limit: str = ""
@@ -42,6 +43,8 @@ class RecompiledFunction:
     """CPU seconds of the compiles after the first."""
     caller: str = ""
     """``file:line`` of the user's line that calls the function. May be empty."""
+    also: tuple[str, ...] = ()
+    """The guards on numbers that failed in the same recompiles, after the one that Dynamo names."""
 
     @property
     def guard(self) -> str:
@@ -50,10 +53,36 @@ class RecompiledFunction:
         return max(forms, key=forms.count, default="")
 
     @property
+    def worst_guards(self) -> tuple[str, ...]:
+        """The guards on the value that caused most recompiles, in their order."""
+        alike = [g for g in self.guards if normalise_guard(g) == self.guard]
+        values = [guarded_value(g) for g in alike]
+        worst = max(values, key=values.count, default="")
+        return tuple(g for g, value in zip(alike, values, strict=True) if value == worst)
+
+    @property
+    def changing(self) -> tuple[tuple[str, ...], ...]:
+        """The guards on each value that changed in at least half of the recompiles, the worst
+        first. Dynamo names only the first guard that fails, so a change of one value is not enough
+        if there are several.
+        """
+        if not self.guards:
+            return ()
+        groups: dict[str, list[str]] = {}
+        for guard in (*self.guards, *self.also):
+            groups.setdefault(guarded_value(guard), []).append(guard)
+        del groups[guarded_value(self.worst_guards[0])]
+        often = [tuple(g) for g in groups.values() if len(g) > 1 and 2 * len(g) >= self.count]
+        return (self.worst_guards, *sorted(often, key=len, reverse=True))
+
+    @property
     def changes(self) -> str:
-        """What changes: the first and the last of the guards that are normalised to ``guard``."""
-        alike = [_readable(g) for g in self.guards if normalise_guard(g) == self.guard]
-        return alike[0] if len(alike) < 2 else f"{alike[0]}, then {alike[-1]}"
+        """What changes: the first and the last of the guards on one value, or several values."""
+        if len(self.changing) > 1:
+            values = [_readable(guarded_value(guards[0])) for guards in self.changing]
+            return " and ".join(re.sub(r" == $|\. expected $", "", value) for value in values)
+        alike = [_readable(guard) for guard in self.worst_guards]
+        return ", then ".join([*alike[:1], *alike[1:][-1:]])
 
 
 @dataclass(frozen=True)
@@ -97,6 +126,12 @@ def read_guard(reason: str) -> tuple[str, str, str]:
     if not match:
         return first[:300], "", ""
     return match["guard"].strip()[:300], (match["code"] or "").strip(), match["where"] or ""
+
+
+def guarded_value(guard: str) -> str:
+    """Return what a guard checks, without the value that it expects: ``self.n == ``."""
+    text = re.sub(r"(?<= == ).*|(?<= expected ).*", "", guard, flags=re.DOTALL)
+    return re.sub(r"^(___check_\w+\([^,]+),.*", r"\1", text, flags=re.DOTALL)
 
 
 def _readable(guard: str) -> str:
@@ -158,12 +193,14 @@ def recompiled_functions(
             line,
             len(rows),
             tuple(guard for guard, _, _ in guards),
-            guards[-1][1],
-            whole_path(guards[-1][2], file),
-            next((limits[f] for f in frames if f in limits), ""),
-            round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
-            rows[-1].caller,
+            limit=next((limits[f] for f in frames if f in limits), ""),
+            cpu_s=round(sum(cpu_s.get(f, 0.0) for f in frames), 2),
+            caller=rows[-1].caller,
+            also=tuple(guard for row in rows for guard in row.also),
         )
+        last = recompiled.worst_guards[-1]
+        code, where = next((c, w) for guard, c, w in reversed(guards) if guard == last)
+        recompiled = dataclasses.replace(recompiled, code=code, where=whole_path(where, file))
         before = worst.get((function, file, line))  # from a different process
         if before is None or _severity(recompiled) < _severity(before):
             worst[function, file, line] = recompiled

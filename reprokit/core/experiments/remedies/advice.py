@@ -118,7 +118,11 @@ def missing_module(seen: Observation) -> str:
 
 
 def _for_recompiles(worst: RecompiledFunction) -> str:
-    guard = worst.guards[-1] if worst.guards else ""
+    advised = [_for_guard(guards[-1]) for guards in worst.changing]
+    return "; ".join(dict.fromkeys(filter(None, advised)))
+
+
+def _for_guard(guard: str) -> str:
     for pattern, advice in GUARDS:
         if match := re.search(pattern, guard):
             found = {name: value for name, value in match.groupdict().items() if value}

@@ -6,6 +6,7 @@ Each change is a whole program, which is run before anybody reads about it.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -20,6 +21,8 @@ MAX_CHANGES = 2
 """Limit of the changes that are tried."""
 _ATTRIBUTE = re.compile(r"[\w.\[\]'\"]*\.(?P<name>\w+) == -?\d")
 """A guard on the number that an attribute has."""
+_GLOBAL = re.compile(r"G\[['\"](?P<name>\w+)['\"]\] == -?\d")
+"""A guard on the number that a global variable has."""
 _SIZE = re.compile(r"tensor '(?P<name>[A-Za-z_]\w*)' size mismatch at index (?P<dim>\d+)\b")
 """A guard on the size of a tensor that has a name of its own."""
 _LATER = "reorderable_logging_functions"
@@ -45,12 +48,9 @@ def changes_for(
         tree = ast.parse(program)
     except (SyntaxError, ValueError):
         return []
-    worst = seen.recompiled[0] if seen.recompiled else None
     changes: list[CompileVariant] = []
-    if verdict.kind in ("recompile-limit", "recompile-storm") and worst is not None:
-        if match := _ATTRIBUTE.match(worst.guards[-1] if worst.guards else ""):
-            found = list(_numbers_of_attribute(tree, program, match["name"]))
-            changes += _variant(program, found)
+    if verdict.kind in ("recompile-limit", "recompile-storm"):
+        changes += _for_recompiles(seen, tree, program)
     elif verdict.kind == "exception" and specialization(seen):
         marks = [c.func for c in ast.walk(tree) if isinstance(c, ast.Call)]
         named = [f for f in marks if isinstance(f, ast.Attribute) and f.attr == "mark_dynamic"]
@@ -64,6 +64,28 @@ def changes_for(
         for way in (_without_number, _without_statement):
             changes += _variant(program, [pair for s in statements for pair in way(s, program)])
     return changes[:MAX_CHANGES]
+
+
+def _for_recompiles(seen: Observation, tree: ast.Module, program: str) -> list[CompileVariant]:
+    """Return the program in which every number that changes in most recompiles is a tensor.
+
+    If sizes change too, they are marked as dynamic in the same variant.
+    """
+    found: dict[int, Replacement] = {}
+    for guards in seen.recompiled[0].changing if seen.recompiled else ():
+        ways = ((_ATTRIBUTE, _numbers_of_attribute), (_GLOBAL, _numbers_of_global))
+        for pattern, replacements in ways:
+            if match := pattern.match(guards[-1]):
+                rows = replacements(tree, program, match["name"])
+                found.update((id(node), (node, text)) for node, text in rows)
+    changes = _variant(program, list(found.values()))
+    marked = mark_sizes(seen)
+    if not changes or not marked:
+        return changes
+    (change,), (sizes,) = changes, marked
+    overrides = {**change.overrides, **sizes.overrides}
+    name = f"{change.name}, and {sizes.name}"
+    return [dataclasses.replace(change, name=name, overrides=overrides)]
 
 
 def sizes_to_mark(seen: Observation) -> dict[str, list[int]]:
@@ -122,11 +144,32 @@ def _numbers_of_attribute(tree: ast.Module, program: str, name: str) -> Iterator
         if not any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
             continue
         assert isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
-        value = ast.get_source_segment(program, node.value) or ""
-        # a value that depends on the attribute is a tensor already
-        is_own = re.search(rf"\.{name}\b", value) is not None
-        if value and "torch." not in value and not is_own:
-            yield node.value, f"torch.tensor({value})"
+        yield from _as_tensor(node.value, program, rf"\.{name}\b")
+
+
+def _numbers_of_global(tree: ast.Module, program: str, name: str) -> Iterator[Replacement]:
+    """Yield the values that become a global variable, each as a tensor."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    pending: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while pending:
+        node, is_global = pending.pop()
+        if isinstance(node, functions):
+            declared = [n for n in ast.walk(node) if isinstance(n, ast.Global)]
+            is_global = any(name in n.names for n in declared)
+        targets = node.targets if isinstance(node, ast.Assign) else ()
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets = [node.target]
+        if is_global and any(isinstance(t, ast.Name) and t.id == name for t in targets):
+            assert isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+            yield from _as_tensor(node.value, program, rf"\b{name}\b")
+        pending += [(child, is_global) for child in ast.iter_child_nodes(node)]
+
+
+def _as_tensor(node: ast.expr, program: str, own: str) -> Iterator[Replacement]:
+    """Yield a value as a tensor, unless it depends on the variable ``own`` that becomes one."""
+    value = ast.get_source_segment(program, node) or ""
+    if value and "torch." not in value and re.search(own, value) is None:
+        yield node, f"torch.tensor({value})"
 
 
 def _statements_at(tree: ast.Module, program: str, line: str) -> list[ast.stmt]:

@@ -58,7 +58,9 @@ def remedies_in_capture(
         return (*program_changes.mark_written(line), *SETTINGS[verdict.kind])
     marked = program_changes.mark_sizes(seen)
     changes = program_changes.changes_for(verdict, seen, program, line) if program else []
-    useless = _NUMBERS_OF_MODULES if marked else WITHOUT_STATIC
+    changing = seen.recompiled[0].changing if seen.recompiled else ()
+    only_sizes = bool(marked) and len(changing) == 1
+    useless = _NUMBERS_OF_MODULES if only_sizes else None if marked else WITHOUT_STATIC
     settings = [v for v in settings_for(verdict, seen) if v is not useless]
     is_traced = verdict.phase in ("dynamo-trace", "guards")
     if is_traced and _FULLGRAPH.search(program):

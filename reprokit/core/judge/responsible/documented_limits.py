@@ -47,13 +47,16 @@ def changing_value(verdict: Verdict, seen: Observation) -> Responsible | None:
     worst = seen.recompiled[0]
     line = re.match(r"(?P<file>.+?):\d+", worst.where)
     is_own = ownership.is_own(line["file"] if line is not None else worst.file)
-    if is_own and (match := _OF_OBJECT.search(worst.changes)):
+    guards = [of_value[-1] for of_value in worst.changing]
+    if is_own and guards and (match := _OF_OBJECT.search(guards[0])):
         why = f"The compiled code depends on an object that differs between calls: {match[1]}."
         return Responsible("user", (why,), worst.caller)
-    if line is None or not is_own or not _OF_VALUE.search(worst.changes):
+    numbers = [guard for guard in guards if _OF_VALUE.search(guard)]
+    if not is_own or not numbers or (line is None and numbers[0] is guards[0]):
         return None
-    why = f"The compiled code depends on a value that changes: {worst.changes}."
-    return Responsible("user", (why,), line.group())
+    what = "a value that changes" if len(guards) < 2 else "values that change"
+    why = f"The compiled code depends on {what}: {worst.changes}."
+    return Responsible("user", (why,), line.group() if line is not None else worst.caller)
 
 
 def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -182,6 +182,8 @@ class Recompile(Event):
     caller: str = ""
     """``file:line`` of the user's line that calls the function."""
     reasons: list[str] = field(default_factory=list, metadata=PRIVATE)
+    also: list[str] = field(default_factory=list, metadata=PRIVATE)
+    """Guards on numbers of the newest compile that fail too: ``self.n == 3``."""
 
 
 @dataclass(frozen=True, kw_only=True)
