@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from reprokit.core.experiments import rates
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.stacks.location import plural
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.host.minimize.proofs.proof import Proof, program_digest
 
@@ -84,6 +86,8 @@ def why_unproven(text: str, proof: Proof | None) -> str:
         )
     kind = proof.title.partition(":")[0]
     if proof.hits < 1 or (kind_named(kind).is_silent and not proof.asserts):
+        if kind_named(kind).fail_on:
+            return _why_unobserved(kind, proof)
         if kind_named(kind).is_silent:
             return (
                 f"none of {proof.runs} plain runs failed by itself, so only a comparison by"
@@ -99,6 +103,15 @@ def why_unproven(text: str, proof: Proof | None) -> str:
             f" {proof.eager or 'it was not run so'}"
         )
     return ""
+
+
+def _why_unobserved(kind: str, proof: Proof) -> str:
+    """Return why plain runs say nothing about a failure after which PyTorch goes on."""
+    how = proof.instead or describe_exit(0)
+    return (
+        f"PyTorch goes on after a {kind}, and the program has no check for it: reprokit observed it"
+        f" in a run of its own, but not in {plural(proof.runs, 'plain run')}, which ended with {how}"
+    )
 
 
 def describe_proof(proof: Proof) -> str:
