@@ -107,6 +107,7 @@ def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         or check.get("without_passes")
         or check.get("dynamic_sizes")
         or check.get("static_inputs")
+        or check.get("moves")
         or (check.get("replaces") and not drafted.has_lines(check["replaces"]))
         or (check.get("of") == "issue" and not check.get("lines"))
     ):

@@ -37,7 +37,7 @@ class CompileVariant:
     """The changes: ``compile`` (arguments of ``torch.compile``), ``configs`` (settings by their
     full names), ``entry`` (how the compiler is entered), ``dynamic_sizes`` and
     ``static_inputs`` (marked tensors, by name). ``replaces`` are the changed lines of a program,
-    old -> new.
+    old -> new, and ``moves`` is a line that runs outside of its compiled function.
     """
     part: str = ""
     """For a backend: the part of the compiler that it adds. For an entry: the entry."""

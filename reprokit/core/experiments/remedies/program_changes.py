@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 
 from reprokit.core.experiments.ablation import CHANGES, CompileVariant
+from reprokit.core.experiments.remedies.moved_out import moved_out
 from reprokit.core.judge.responsible.documented_limits import specialization
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.reduce.ast_edits import index_after_imports, last_name
 
-MAX_CHANGES = 2
+MAX_CHANGES = 3
 """Limit of the changes that are tried."""
 _ATTRIBUTE = re.compile(r"[\w.\[\]'\"]*\.(?P<name>\w+) == -?\d")
 """A guard on the number that an attribute has."""
@@ -51,6 +52,7 @@ def changes_for(
     changes: list[CompileVariant] = []
     if verdict.kind in ("recompile-limit", "recompile-storm"):
         changes += _for_recompiles(seen, tree, program)
+        changes += moved_out(tree, program, line) if line else []
     elif verdict.kind == "exception" and specialization(seen):
         marks = [c.func for c in ast.walk(tree) if isinstance(c, ast.Call)]
         named = [f for f in marks if isinstance(f, ast.Attribute) and f.attr == "mark_dynamic"]
@@ -61,8 +63,9 @@ def changes_for(
         hints = " ".join(hint for broken in seen.breaks for hint in broken.hints)
         if _LATER in hints and re.match(r"print\(", line):
             changes += _print_later(tree, program)
-        for way in (_without_number, _without_statement):
-            changes += _variant(program, [pair for s in statements for pair in way(s, program)])
+        changes += _variant(program, [p for s in statements for p in _without_number(s, program)])
+        changes += moved_out(tree, program, line)
+        changes += _variant(program, [p for s in statements for p in _without_statement(s)])
     return changes[:MAX_CHANGES]
 
 
@@ -201,7 +204,7 @@ def _without_number(statement: ast.stmt, program: str) -> Iterator[Replacement]:
             return
 
 
-def _without_statement(statement: ast.stmt, program: str) -> Iterator[Replacement]:
+def _without_statement(statement: ast.stmt) -> Iterator[Replacement]:
     """Yield a statement that only writes a message, as ``pass``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and last_name(call.func) in _MESSAGES:

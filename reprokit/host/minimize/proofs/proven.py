@@ -109,8 +109,9 @@ def _why_unobserved(kind: str, proof: Proof) -> str:
     """Return why plain runs say nothing about a failure after which PyTorch goes on."""
     how = proof.instead or describe_exit(0)
     return (
-        f"PyTorch goes on after a {kind}, and the program has no check for it: reprokit observed it"
-        f" in a run of its own, but not in {plural(proof.runs, 'plain run')}, which ended with {how}"
+        f"PyTorch goes on after a {kind}, and the program has no check for it: reprokit observed"
+        f" it in a run of its own, but not in {plural(proof.runs, 'plain run')}, which ended with"
+        f" {how}"
     )
 
 
