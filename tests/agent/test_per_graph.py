@@ -92,6 +92,7 @@ def test_the_first_graph_and_the_first_operator_are_reported(
     number = PROGRAM.splitlines().index(f"    {line}") + 1
     assert (event["cid"], event["op"]) == (f"{graph}/0", op), event
     assert event["where"].endswith(f"program.py:{number} in f"), event
+    assert event["place"] == f"{tmp_path}/program.py:{number}"
     assert event["difference"]["name"].startswith(leaf.split("[")[0])
 
 

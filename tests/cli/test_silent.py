@@ -56,7 +56,7 @@ def test_a_wrong_result_says_which_side_is_wrong_where_and_by_how_much(
         "output",
         "argument[0]",
     }
-    assert wrong_result.json["verdict"]["work"] == {"op": "reinplace_inplaceable_ops"}
+    assert wrong_result.json["verdict"]["work"]["op"] == "reinplace_inplaceable_ops"
     line = (SAMPLES / "wrong_result.py").read_text().splitlines().index(
         "    x[1:] = x[:-1].clone()"
     ) + 1

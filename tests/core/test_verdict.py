@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pytest
 
 from reprokit.core.judge.stacks.main_process import find_by_stacks
@@ -193,6 +194,25 @@ def test_a_compiler_exception_that_the_program_wraps_is_the_verdict() -> None:
     verdict = judge_run(seen)
     assert (verdict.kind, verdict.phase, verdict.cause) == ("exception", "lowering", "ValueError")
     assert any("MyError: step failed" in row for row in verdict.evidence)
+
+
+def test_an_exception_of_inductor_has_the_line_of_the_node_at_work() -> None:
+    """The line is that of the first node, and the evidence names the nodes and the other lines."""
+    nodes = (("exp", "a.py:12 in f"), ("sub", "a.py:12 in f"), ("sin", "b.py:3 in g"))
+    failure = dataclasses.replace(raised("ValueError", "no lowering", LOWERING), nodes=nodes)
+    verdict = judge_run(
+        Observation(
+            exit_status=1,
+            raised=raised("ValueError", "no lowering", LOWERING),
+            compile_failures=(failure,),
+        )
+    )
+    assert verdict.work == {"line": "a.py:12"}
+    found = (
+        "Inductor worked on `exp`, `sub` of the graph, which a.py:12 in f made; its kernel has"
+        " nodes of b.py:3 in g too"
+    )
+    assert found in verdict.evidence
 
 
 def test_eager_code_that_passes_through_dynamos_wrappers_is_eager() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...core.shared import cuts
+from ...core.shared import cuts, tracebacks
 from ...core.shared.contract import events, result_events
 from ...core.shared.result_comparison import SEED
 from ..record import journal
@@ -91,6 +91,7 @@ class GraphComparer:
                 difference=dict(rows[0]),
                 op=operator_name(node.target) if node is not None else "",
                 where=_user_line(node) if node is not None else "",
+                place=_users_place(node) if node is not None else "",
                 custom=_custom_operator_problem(plain, inputs),
             )
         )
@@ -218,6 +219,11 @@ def _clone_input(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return clone_input(value).detach().requires_grad_(value.requires_grad)
+
+
+def _users_place(node: torch.fx.Node) -> str:
+    """Return ``file:line`` of the innermost user line of a node; empty if unknown."""
+    return tracebacks.user_line(str(node.meta.get("stack_trace") or "")).rpartition(" in ")[0]
 
 
 def _user_line(node: torch.fx.Node) -> str:

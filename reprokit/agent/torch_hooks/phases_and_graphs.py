@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.shared.contract import events
 from ...core.shared.source import entry_programs
-from ..record import compile_settings, exceptions, graph_recorder, journal
+from ..record import compile_settings, exceptions, graph_recorder, journal, nodes_at_work
 from . import recompile_hooks, torch_logs
 from .symbols import compile_id, wrap_function, wrap_symbol
 
@@ -213,9 +214,15 @@ def _begin_compile(configs: Sequence[str] = compile_settings.CONFIGS) -> None:
 
 
 def _journal_failure(error: Exception) -> None:
+    nodes: list[list[str]] = []
+    with contextlib.suppress(Exception):  # the scheduler of another version of torch
+        nodes = nodes_at_work.nodes_at_work(error)
     journal.write_event(
         events.CompileFailed(
-            where="compile", cid=compile_id(), chain=exceptions.describe_exception(error)
+            where="compile",
+            cid=compile_id(),
+            chain=exceptions.describe_exception(error),
+            nodes=nodes,
         )
     )
 

@@ -55,6 +55,7 @@ def _wrong_result(seen: Observation) -> Verdict | None:
     skipped = (seen.comparison.skipped,) if seen.comparison.skipped else ()
     evidence = (known[wrong[0].side], *departs, *map(str, shown[1:]), *more, *skipped)
     work = {"op": seen.departs} if seen.departs else {}
+    work |= {"line": seen.departs_at} if seen.departs_at else {}
     if seen.comparison.is_nondeterministic and not seen.stage:
         why = f"compiled code gives different results each time, and eager does not{on}: {wrong[0]}"
         return Verdict(NONDETERMINISTIC, None, wrong[0].what, as_sentence(why), evidence)

@@ -13,7 +13,12 @@ from reprokit.core.judge.hangs import hang_causes, ranks, waiting
 from reprokit.core.judge.responsible import responsibility, simulation_gaps
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases, python_traceback, recent_dumps
-from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, is_from_compiler
+from reprokit.core.judge.stacks.evidence import (
+    blamed_exception,
+    fatal_fault,
+    is_from_compiler,
+    is_same_exception,
+)
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import rank_graphs, stalls
@@ -326,13 +331,15 @@ def _exception(seen: Observation) -> Verdict | None:
     if not is_ours and phase is None:
         where = "outside the compiler, and without torch.compile the target passes"
     why = f"{short} was raised, {where}: {message}"
-    return Verdict("exception", phase, short, as_sentence(why), evidence)
+    work, nodes = _nodes_at_work(raised, seen)
+    return Verdict("exception", phase, short, as_sentence(why), (*evidence, *nodes), work=work)
 
 
 def _swallowed(seen: Observation) -> Verdict | None:
     if not seen.compile_failures:
         return None
     raised = seen.compile_failures[-1]
+    work, nodes = _nodes_at_work(raised, seen)
     short = fr.root_cause(raised).type.rsplit(".", 1)[-1]
     then = (
         "continued without it"
@@ -348,8 +355,22 @@ def _swallowed(seen: Observation) -> Verdict | None:
         location.phase_of_exception(raised, seen),
         short,
         as_sentence(why),
-        location.exception_evidence(raised),
+        (*location.exception_evidence(raised), *nodes),
+        work=work,
     )
+
+
+def _nodes_at_work(raised: Raised, seen: Observation) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the user's line of the node on which Inductor worked, and how it was found."""
+    alike = (f for f in (raised, *seen.compile_failures) if is_same_exception(f, raised))
+    nodes = next((f.nodes for f in alike if f.nodes), ())
+    if not nodes:
+        return {}, ()
+    lines = list(dict.fromkeys(place for _, place in nodes))
+    names = ", ".join(f"`{name}`" for name, place in nodes if place == lines[0])
+    found = f"Inductor worked on {names} of the graph, which {lines[0]} made"
+    found += f"; its kernel has nodes of {', '.join(lines[1:])} too" if lines[1:] else ""
+    return {"line": lines[0].rpartition(" in ")[0]}, (found,)
 
 
 def _grows(seen: Observation) -> Verdict | None:

@@ -50,6 +50,8 @@ class Raised:
     """The hook that saw it: ``uncaught``, ``call``, ``compile`` ..."""
     cid: str = ""
     """Dynamo's compile id, such as ``0/1``."""
+    nodes: tuple[tuple[str, str], ...] = ()
+    """The nodes of the graph on which Inductor worked: the name and the user's line of each."""
 
 
 @dataclass(frozen=True)

@@ -179,6 +179,8 @@ class Observation:
     """The first graph, and the first operator in it, that differs from eager by itself, in words;
     empty if it is not known.
     """
+    departs_at: str = ""
+    """``FILE:LINE`` of that operator, if the whole target was compared."""
     broken_operator: str = ""
     """The custom operator of the program that breaks its contract in eager, ``mylib::op``; empty if
     none does.

@@ -230,10 +230,15 @@ class AblationRunner:
         """True for the user's whole target, whose lines the user knows."""
         return not isinstance(self._program, str)
 
-    def find_departure(self) -> str:
-        """Return a description of the first graph that differs from eager, and of its operator."""
+    def find_departure(self) -> tuple[str, str]:
+        """Return a description of the first graph that differs from eager, and of its operator.
+
+        Return also ``FILE:LINE`` of the operator.
+        """
         events = self._events_of(Departs, "compiled", {"graphs": True})
-        return result_comparison.first_departure(events[0]) if events else ""
+        if not events:
+            return "", ""
+        return result_comparison.first_departure(events[0]), events[0].place
 
     def _events_of(self, kind: type[SomeEvent], role: str, overrides: Any) -> list[SomeEvent]:
         """Return the events of one kind of a compiled run."""

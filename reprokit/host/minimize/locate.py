@@ -53,7 +53,8 @@ def locate_first_failing_part(
         if located.first_rung and runner.is_whole_target:
             why = "which graph and which operator in it differ from eager first"
             show(OperationStatus(run_ablation.LOCATING, why))
-            located = dataclasses.replace(located, departure=runner.find_departure())
+            departure, place = runner.find_departure()
+            located = dataclasses.replace(located, departure=departure, departs_at=place)
     if located.departs:
         ablation = dataclasses.replace(
             ablation, blamed=run_ablation.describe_blamed(located.departs_in, located.departs)

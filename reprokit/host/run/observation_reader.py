@@ -373,8 +373,12 @@ def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
         )
         for link in event.chain
     )
+    nodes = event.nodes if isinstance(event, CompileFailed) else []
     return Raised(
-        links or (Link("Exception", "its description was cut", ()),), event.where, event.cid or ""
+        links or (Link("Exception", "its description was cut", ()),),
+        event.where,
+        event.cid or "",
+        tuple((row[0], row[1]) for row in nodes if len(row) == 2),
     )
 
 

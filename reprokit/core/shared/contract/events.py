@@ -156,6 +156,8 @@ class CompileFailed(RaisedEvent):
     """An exception that left the compiler, whether or not the program caught it."""
 
     ev = "compile_failed"
+    nodes: list[list[str]] = field(default_factory=list)
+    """The nodes of the graph on which Inductor worked: the name and the user's line of each."""
 
 
 @dataclass(frozen=True, kw_only=True)

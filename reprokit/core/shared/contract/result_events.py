@@ -39,6 +39,9 @@ class Departs(Event):
     difference: dict[str, Any] = field(default_factory=dict, metadata=PRIVATE)
     op: str = ""
     where: str = ""
+    """The line of ``op``, without the folder of its file."""
+    place: str = ""
+    """``FILE:LINE`` of ``op``."""
     custom: str = ""
     """A clause about a custom operator that breaks its contract; empty if there is none."""
 
