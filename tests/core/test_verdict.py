@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+
 import pytest
 
 from reprokit.core.judge.stacks.main_process import find_by_stacks
