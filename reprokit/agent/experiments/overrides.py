@@ -14,7 +14,7 @@ from ...core.shared.source import entry_programs
 from .. import enter_compiler
 from ..record import program_code
 from ..torch_hooks import ablation_hooks, phases_and_graphs, symbols
-from . import compiled_parts
+from . import compiled_parts, sanitizers
 
 
 class _BisectSubsystem(TypedDict):
@@ -54,6 +54,8 @@ class Overrides(TypedDict, total=False):
     """Names of tensors in the compiled functions whose addresses are marked static."""
     fallback: str
     """An ATen operator that Inductor calls instead of lowering it."""
+    sanitizers: bool
+    """The generated C++ is built with the sanitizers of GCC."""
 
 
 OVERRIDES: Overrides = json.loads(os.environ.get(run_names.OVERRIDES_VARIABLE) or "{}")
@@ -78,6 +80,8 @@ def install_overrides(overrides: Overrides | None = None) -> None:
         from .per_graph import GraphComparer
 
         GraphComparer().install_hook()
+    if OVERRIDES.get("sanitizers"):
+        sanitizers.build_with_sanitizers()
     changes: dict[str, Any] = OVERRIDES.get("compile") or {}
     region, disallowed = OVERRIDES.get("region"), OVERRIDES.get("disallow")
     drops_passes = bool(OVERRIDES.get("without_passes"))

@@ -73,6 +73,7 @@ _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
 _OPERATORS = "definitions of the user's own operators"
+_SANITIZED = "the operators of a kernel that is built with sanitizers"
 HOOKED = (
     Symbol("torch.library:Library.impl", _OPERATORS),
     Symbol(f"{_DYNAMO}.utils:ChromiumEventLogger.log_event_start", "the start of a phase"),
@@ -118,6 +119,9 @@ REPLACED = (
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.run", "trial runs that stop after a phase"),
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.codegen", "trial runs that build nothing"),
     Symbol(f"{_INDUCTOR}.scheduler:Scheduler.codegen", "trial runs that stop after a phase"),
+    Symbol(f"{_INDUCTOR}.ir:Loops.__post_init__", _SANITIZED),
+    Symbol(f"{_INDUCTOR}.loop_body:LightTracer.create_proxy", _SANITIZED),
+    Symbol(f"{_INDUCTOR}.utils:IndentedBuffer.writeline", _SANITIZED),
     Symbol("torch._subclasses.fake_tensor:FakeTensorMode.avoid_device_init", _SIMULATED),
     Symbol(f"{_INDUCTOR}.constant_folding:ConstantFolder.run", _SIMULATED),
     Symbol(f"{_INDUCTOR}.runtime.triton_helpers:set_driver_to_gpu", _SIMULATED),

@@ -43,7 +43,13 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
         return OTHER
-    alike = (is_same_wrong_result, is_same_slow_compile, is_same_growth, is_same_own_code)
+    alike = (
+        is_same_wrong_result,
+        is_same_slow_compile,
+        is_same_growth,
+        is_same_own_code,
+        is_same_crash,
+    )
     is_same = signature.id == wanted.id or any(rule(wanted, signature) for rule in alike)
     return SAME if is_same else OTHER
 
@@ -121,6 +127,15 @@ def is_same_growth(one: Signature, two: Signature) -> bool:
     a, b = one.parts, two.parts
     is_one_part = compiler_part(a.phase) == compiler_part(b.phase)
     return a.kind == b.kind == "superlinear-compile" and is_one_part
+
+
+def is_same_crash(one: Signature, two: Signature) -> bool:
+    """Return whether both are one crash as far as is known: only one of them has a run with
+    sanitizers. A candidate has none.
+    """
+    a, b = one.parts, two.parts
+    is_one_known = bool(a.site) != bool(b.site)
+    return is_one_known and a.title_without_site == b.title_without_site
 
 
 def is_same_own_code(one: Signature, two: Signature) -> bool:

@@ -53,7 +53,10 @@ def sign_verdict(verdict: Verdict, seen: Observation) -> Signature:
         what = f"{CACHED}: {what}" if what else CACHED
         explain = [*explain, f"only with a cache: stage {verdict.stage}"]
     said = fr.parse_terminate(seen.stderr_tail) if verdict.kind == "crash" else ""
-    parts = Identity(verdict.kind, verdict.phase or "", what, place, normalise_message(said))
+    site = seen.crash_site.identity if verdict.kind == "crash" and seen.crash_site else ""
+    parts = Identity(verdict.kind, verdict.phase or "", what, place, normalise_message(said), site)
+    if site:
+        explain = [*explain, f"the sanitizers name the error and its operator: {site}"]
     digest = hashlib.sha256(f"{ALGORITHM}\n{parts.title}".encode()).hexdigest()[:12]
     steps = (f"kind {verdict.kind}", f"phase {verdict.phase}", *explain)
     return Signature(digest, parts.title, ALGORITHM, steps, parts)

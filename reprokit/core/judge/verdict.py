@@ -285,14 +285,11 @@ def _crash(seen: Observation) -> Verdict | None:
     how = f"the target was killed by {name}" + (f" ({error[:160]})" if error else "")
     called = location.called_kernel(fault.source) if fault and phase == "kernel-run" else ""
     work = {"kernel": called} if called else {}
-    return Verdict(
-        "crash",
-        phase,
-        name,
-        as_sentence(f"{how}, {location.doing_in_words(phase, seen, work)}"),
-        tuple(evidence),
-        work=work,
-    )
+    doing = location.doing_in_words(phase, seen, work)
+    if seen.crash_site is not None:
+        doing += f": {seen.crash_site.summary}"
+        evidence += seen.crash_site.evidence
+    return Verdict("crash", phase, name, as_sentence(f"{how}, {doing}"), tuple(evidence), work=work)
 
 
 def _exception(seen: Observation) -> Verdict | None:

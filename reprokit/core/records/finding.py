@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,6 +14,7 @@ NO_PHASE = "no phase"
 LAST_LINE = "last line on stderr: "
 """The start of the evidence of a program that ended itself."""
 _FRAME = r"(?:[\w./-]+\.py|<\w+>):[\w<>.]+"
+_SITE = re.compile(r" \| (?P<site>[a-z -]+, [^|]*)$")
 _FRAMES = re.compile(rf"{_FRAME}(?: < {_FRAME})*")
 
 
@@ -72,10 +74,17 @@ class Identity:
     """Frames, innermost first, or the operator or pass; empty if none is known."""
     message: str = ""
     """A message that another run of the failure may lose: searched for, but not in the title."""
+    site: str = ""
+    """The error of a crash and its operator, from a run with sanitizers; empty without one."""
 
     @property
     def title(self) -> str:
-        """``kind: phase | what @ place``."""
+        """``kind: phase | what @ place | site``."""
+        return f"{self.title_without_site} | {self.site}" if self.site else self.title_without_site
+
+    @property
+    def title_without_site(self) -> str:
+        """``kind: phase | what @ place``, as a run without sanitizers has it."""
         head = f"{self.kind}: {self.phase or NO_PHASE}"
         between = " in " if self.kind == "crash" else " @ "
         tail = between.join(part for part in (self.what, self.place) if part)
@@ -87,6 +96,10 @@ def identity_of_title(title: str) -> Identity:
     kind, _, rest = title.partition(": ")
     phase, _, tail = rest.partition(" | ")
     phase = "" if phase == NO_PHASE else phase
+    if kind == "crash" and (match := _SITE.search(tail)):
+        return dataclasses.replace(
+            identity_of_title(title[: -len(match.group())]), site=match["site"]
+        )
     if kind == "hang" and _FRAMES.fullmatch(tail):
         return Identity(kind, phase, "", tail)
     between = " in " if kind == "crash" else " @ "

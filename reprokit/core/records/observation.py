@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from reprokit.core.records.caches.cache_stages import CacheStage
 from reprokit.core.records.caches.cache_uses import MissedEntry
 from reprokit.core.records.claims import UsersRun
+from reprokit.core.records.crash_sites import CrashSite
 from reprokit.core.records.dumps import Dump, Fault, Raised
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
@@ -95,6 +96,8 @@ class Observation:
     compile_failures: tuple[Raised, ...] = ()
     """Exceptions that left the compiler, whether or not the program caught them."""
     faults: tuple[Fault, ...] = ()
+    crash_site: CrashSite | None = None
+    """The first error of a run whose C++ was built with sanitizers; None if there is none."""
     dumps: tuple[Dump, ...] = ()
     still_from: int = 0
     """The number of the first round of dumps since the last progress; 0 if it is not known. Only

@@ -272,9 +272,14 @@ def find_known_failures(
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
     of_run = run.traits()
     is_other = is_vague(run.title) and likeness.is_of_other_kernel(traits, of_run)
-    is_same = run.signature == signature.id or (
-        fr.USER in run.title
-        and fr.without_modules(run.title) == fr.without_modules(signature.title)
+    # the runs of the catalogue have no sanitizers
+    is_same = (
+        run.signature == signature.id
+        or run.title == signature.parts.title_without_site
+        or (
+            fr.USER in run.title
+            and fr.without_modules(run.title) == fr.without_modules(signature.title)
+        )
     )
     if is_same and run.algorithm == signature.algorithm and not is_other:
         return _of_signature(entry, run, traits)

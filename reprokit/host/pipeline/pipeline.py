@@ -297,6 +297,13 @@ FOLLOW_UP = Step(
     "answers.json",
     may=_may_run,
 )
+FIND_CRASH_SITE = Step(
+    "crash site",
+    run_steps.find_crash_site,
+    run_steps.wants_crash_site,
+    "crash_site.json",
+    may=_may_run,
+)
 LOCATE = Step(
     "location",
     study_steps.locate_failure,
@@ -376,6 +383,7 @@ JUDGE = (
     CHECK_OWN,
     ANNOUNCE,
     FOLLOW_UP,
+    FIND_CRASH_SITE,
     LOCATE,
 )
 """The steps before the verdict and the signature are final."""

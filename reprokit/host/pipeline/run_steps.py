@@ -25,6 +25,7 @@ from reprokit.host.experiments import (
     follow_up,
     kernel_checks,
     run_cache_stages,
+    sanitized_run,
 )
 from reprokit.host.pipeline import own_kernel
 from reprokit.host.pipeline.state import State
@@ -38,7 +39,7 @@ from reprokit.host.run import (
     run_outcome,
     supervise,
 )
-from reprokit.host.system import compiler_cache, files
+from reprokit.host.system import compiler_cache, files, interrupts
 
 BEFORE_COMPILE = frozenset({"build", "import"})
 """Phases of a factory target before the first compile."""
@@ -299,6 +300,39 @@ def follow_up_hang(state: State) -> State:
         state.request, state.verdict, state.ended, state.run_path, state.callbacks.show
     )
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, answers=answers))
+
+
+def wants_crash_site(state: State) -> bool:
+    """Return True for a crash in compiled code on this machine, where a second run is harmless or
+    the user asked for it.
+    """
+    request, seen = state.request, state.seen
+    is_real = request.gpu is None and not seen.has_fake_tensors
+    is_one = is_real and not (seen.stage or seen.kernel or request.attached_pid or seen.ranks)
+    is_wanted = state.has_run and request.escalate is not False and is_one
+    return is_wanted and sanitized_run.is_of_compiled_code(state.verdict)
+
+
+def find_crash_site(state: State) -> State:
+    """Run the target again with its C++ built with sanitizers; of a command, an isolated copy."""
+    case, request = state.study.case_for(state), state.request
+    again = not state.is_command or request.escalate
+    if not again and (not case.source or case.isolation is None):
+        because = f": {case.why_no_source}" if case.why_no_source else ""
+        return state.with_missing("crash site", f"a command is run only once{because}")
+    state.callbacks.say("building its C++ with sanitizers, to find the operator that crashes")
+    with interrupts.allowed():
+        if again:
+            site = sanitized_run.run_target(
+                request, state.seen, state.run_path, state.callbacks.show
+            )
+        else:
+            site = sanitized_run.run_program(
+                case.source, case.isolation, case.python, case.signature, state.seen, state.run_path
+            )
+    if isinstance(site, str):
+        return state.with_missing("crash site", site)
+    return dataclasses.replace(state, seen=dataclasses.replace(state.seen, crash_site=site))
 
 
 def has_evidence(state: State) -> bool:

@@ -63,6 +63,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     OVERRIDES: (
         "agent/experiments",
         "agent/torch_hooks/ablation_hooks.py",
+        "core/shared/sanitizer_flags.py",
     ),
     PLAIN: ("core/shared/without_compile.py",),
     RESULTS: (
