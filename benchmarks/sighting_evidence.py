@@ -23,6 +23,7 @@ EVIDENCE_FIELDS = (
     "raised",
     "compile_failures",
     "faults",
+    "crash_site",
     "dumps",
     "recompiled",
     "comparison",

@@ -46,7 +46,7 @@ from ...results import Column, Row
 from ...sighting_evidence import evidence_of, sign_evidence
 
 KNOWN_BUGS = CASES_FOLDER / "known_bugs"
-OPTIONS = ("--no-minimize", "--no-escalate", "--no-trace", "--stall", "20")
+OPTIONS = ("--no-minimize", "--no-trace", "--stall", "20")
 DEADLINE = ("--timeout", "90")
 MAX_MESSAGE_CHARS = 2_000
 MAX_REASON_CHARS = 400
@@ -107,6 +107,8 @@ def capture_variant(
         f"host={variant.host}",
         "--output-dir",
         folder,
+        # a second run names the operator of a crash; of a hang it adds nothing to the identity
+        *(() if "crash" in case.kinds else ("--no-escalate",)),
         *(() if "--timeout" in case.options else DEADLINE),
         *(() if "--ablate" in case.options else ("--no-ablate",)),
         *case.options,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 COMPILER_FLAGS = "-g1 -fno-omit-frame-pointer -fsanitize=address,undefined"
@@ -15,7 +14,7 @@ _KERNEL = re.compile(r"/c[a-z2-7]{40,}\.(?:main|optimized)\.(?:cpp|o)\b")
 
 def is_library(path: str) -> bool:
     """Return whether a path is that of a library of the sanitizers."""
-    return os.path.basename(path).startswith(LIBRARIES)
+    return path.rpartition("/")[2].startswith(LIBRARIES)
 
 
 def is_of_kernel(command: str) -> bool:
