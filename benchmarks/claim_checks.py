@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -310,6 +311,42 @@ def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     return TRUE if all(piece in output for piece in pieces) else UNCHECKED
 
 
+def _check_sanitizers(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    gcc = shutil.which("g++")
+    if gcc is None:
+        return UNCHECKED
+    folder = drafted.cache / "sanitizers"
+    folder.mkdir(exist_ok=True)
+    wrapper = folder / "g++"
+    flags = "-g1 -fno-omit-frame-pointer -fsanitize=address,undefined"
+    wrapper.write_text(f'#!/bin/sh\nexec {gcc} {flags} "$@"\n')
+    wrapper.chmod(0o755)
+    names = ("libasan.so", "libubsan.so")
+    found = [
+        subprocess.check_output([gcc, f"-print-file-name={name}"], text=True) for name in names
+    ]
+    options = "detect_leaks=0:handle_segv=2:handle_abort=2:handle_sigfpe=2:detect_odr_violation=0"
+    done = drafted.run(
+        variables={
+            "CXX": str(wrapper),
+            "LD_PRELOAD": ":".join(path.strip() for path in found),
+            "ASAN_OPTIONS": f"{options}:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0",
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+    )
+    if done is None or "ERROR: AddressSanitizer" not in done.text:
+        return UNCHECKED if done is None else FALSE
+    report = done.text[done.text.index("ERROR: AddressSanitizer") :]
+    if check.get("error"):
+        return _answer(f"AddressSanitizer: {check['error']}" in report)
+    place = re.search(r"(/\S+\.main\.cpp):(\d+)", report)
+    if place is None:
+        return FALSE
+    line = Path(place[1]).read_text().splitlines()[int(place[2]) - 1]
+    return _answer(line.strip() == check["code"].strip())
+
+
 CHECKS: Mapping[str, Checker] = {
     "fails": _check_fails,
     "passes": _check_passes,
@@ -327,4 +364,5 @@ CHECKS: Mapping[str, Checker] = {
     "lines": _check_lines,
     "imports": _check_imports,
     "logs": _check_logs,
+    "sanitizers": _check_sanitizers,
 }

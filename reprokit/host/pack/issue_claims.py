@@ -315,6 +315,9 @@ _ROWS: Sequence[tuple[How, str]] = (
     ("passes", r"with backend=\"(?P<backend>\w+)\": it passes"),
     ("values", r"(?P<name>[\w\[\]. `]+): (?:values|dtype|shape)\b.*eager gives"),
     ("values", r"the float64 run shows|\d+ more results? differs?"),
+    ("sanitizers", r"AddressSanitizer: (?P<error>[\w-]+)"),
+    ("sanitizers", r"generated C\+\+: (?P<code>.*)"),
+    ("own code", r"operator \S+, called at (?P<place>.*)"),
     ("logs", r"so far "),
 )
 """The forms of evidence, and how each is checked."""
