@@ -29,8 +29,8 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_target
 
 from ...cases.sighting_cases import CASES
-from ...harness import existing_file, quiet_environ, run_child, show_progress
-from ...measurement import Measurement
+from ...harness import quiet_environ, run_child, show_progress
+from ...measurement import Measurement, existing_file
 from ...results import Column, Row
 from ...sighting_evidence import judge_evidence
 from .collect_sightings import KNOWN_BUGS, without_paths

@@ -21,7 +21,7 @@ from reprokit.core.judge.stacks.evidence import (
 )
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
-from reprokit.core.records import rank_graphs, stalls
+from reprokit.core.records import crash_sites, rank_graphs, stalls
 from reprokit.core.records.caches import cache_stages
 from reprokit.core.records.dumps import Raised
 from reprokit.core.records.finding import LAST_LINE, Verdict
@@ -255,7 +255,9 @@ def _crash(seen: Observation) -> Verdict | None:
     evidence: list[str] = [describe_exit(seen.exit_status)]
     phase: str | None = None
     error = fr.parse_terminate(seen.stderr_tail)
+    site = seen.crash_site
     is_of_kernel = bool(error) and fr.names_generated(seen.stderr_tail)
+    is_of_kernel |= site is not None and site.place == crash_sites.GENERATED
     if fault is not None:
         frames = fr.normalise_frames(fault.frames)
         phase_and_frame = phases.phase_of_frames(frames)
@@ -278,7 +280,8 @@ def _crash(seen: Observation) -> Verdict | None:
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
     if phase is None and is_of_kernel:
         phase = "kernel-run"
-        evidence.append("the message names a file that Inductor generated")
+        says = "message" if site is None else "report of the sanitizers"
+        evidence.append(f"the {says} names a file that Inductor generated")
     phase = phase or location.phase_of_open_events(seen)
     if error:
         evidence.append(f"stderr: {error[:300]}")
@@ -286,9 +289,9 @@ def _crash(seen: Observation) -> Verdict | None:
     called = location.called_kernel(fault.source) if fault and phase == "kernel-run" else ""
     work = {"kernel": called} if called else {}
     doing = location.doing_in_words(phase, seen, work)
-    if seen.crash_site is not None:
-        doing += f": {seen.crash_site.summary}"
-        evidence += seen.crash_site.evidence
+    if site is not None:
+        doing += f": {site.summary}"
+        evidence += site.evidence
     return Verdict("crash", phase, name, as_sentence(f"{how}, {doing}"), tuple(evidence), work=work)
 
 

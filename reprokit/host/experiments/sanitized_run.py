@@ -54,10 +54,14 @@ class NoSanitizers(Exception):
     """The machine has no sanitizers for the compiler; the message says what is missing."""
 
 
-def is_of_compiled_code(verdict: Verdict) -> bool:
-    """Return whether a signal killed the program in compiled code, or in an unknown phase."""
-    is_killed = verdict.kind == "crash" and verdict.cause in SIGNALS
-    return is_killed and verdict.phase in ("kernel-run", None)
+def may_be_compiled_code(verdict: Verdict, seen: Observation) -> bool:
+    """Return whether a signal killed the program in compiled code, or after compiled code may have
+    damaged its memory.
+    """
+    if verdict.cause not in SIGNALS or seen.eager == "fails":
+        return False
+    is_after = verdict.kind == "error-in-eager" and any(graph.is_done for graph in seen.graphs)
+    return is_after or (verdict.kind == "crash" and verdict.phase in ("kernel-run", None))
 
 
 def run_target(

@@ -12,7 +12,8 @@ from typing import Any
 
 from reprokit.core.experiments.remedies import advice
 from reprokit.core.judge import machine_limits
-from reprokit.core.judge.stacks import phases
+from reprokit.core.judge.stacks import location, phases
+from reprokit.core.records import crash_sites
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -310,7 +311,7 @@ def wants_crash_site(state: State) -> bool:
     is_real = request.gpu is None and not seen.has_fake_tensors
     is_one = is_real and not (seen.stage or seen.kernel or request.attached_pid or seen.ranks)
     is_wanted = state.has_run and request.escalate is not False and is_one
-    return is_wanted and sanitized_run.is_of_compiled_code(state.verdict)
+    return is_wanted and sanitized_run.may_be_compiled_code(state.verdict, seen)
 
 
 def find_crash_site(state: State) -> State:
@@ -332,6 +333,9 @@ def find_crash_site(state: State) -> State:
             )
     if isinstance(site, str):
         return state.with_missing("crash site", site)
+    called = location.called_kernel(state.verdict.work.get("kernel", ""))
+    if not site.operator and site.place != crash_sites.GENERATED and "." in called:
+        site = dataclasses.replace(site, operator=called.removeprefix("torch.ops."))
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, crash_site=site))
 
 

@@ -25,6 +25,7 @@ _RAISES = re.compile(r"(?:__interceptor_|__asan_|__ubsan_|c10::(?:detail::|Error
 _TORCH = re.compile(r"lib(?:torch|c10|shm|caffe2)\w*\.so|_C\b.*\.so")
 _PYTHON = re.compile(r"(?:lib)?python\d[\w.]*")
 _CALLED = re.compile(r"at::_ops::(?P<name>\w+)::(?:call|redispatch)")
+_NATIVE = re.compile(r"at::native::(?:\w+::)*(?P<name>\w+)\(")
 _ARGUMENTS = re.compile(r"\(.*|<.*")
 _POINTER = re.compile(r"\b(?P<pointer>(?:in_out|in|out)_ptr\d+)\s*(?P<how>\[|\+)\s*")
 _CHECKED = re.compile(r'"index out of bounds: (?P<condition>[^"]*)"')
@@ -158,6 +159,8 @@ def find_site(report: SanitizerReport, cpp: str, modules: Sequence[str]) -> Cras
     frames = tuple(map(_show, report.outside_python))
     if not frame.is_generated:
         place, function = _place_of(frame), _ARGUMENTS.sub("", frame.function)
+        if place == crash_sites.TORCH and (native := _NATIVE.search(frame.function)):
+            function = f"at::native::{native['name']}"  # the frames around it are templates
         called = [m["name"] for f in report.frames if (m := _CALLED.match(f.function))]
         operator = f"aten.{called[0]}" if called else ""
         return CrashSite(place, family, error, function or _show(frame), operator, frames=frames)
