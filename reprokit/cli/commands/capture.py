@@ -110,8 +110,9 @@ _OF_RUNS = (
     is_rare=True,
     default=None,
     help=(
-        "After a hang, run again for a shorter time to learn more, such as whether backend='eager'"
-        " hangs; default: for a factory, not for a command."
+        "After a hang or a crash in compiled code, run again to learn more, such as whether"
+        " backend='eager' hangs, or which operator crashes; default: for a factory, and for an"
+        " isolated copy of a command that crashes."
     ),
 )
 @shared.option(

@@ -23,23 +23,26 @@ from reprokit.core.shared import sanitizer_flags
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments import native_libraries
-from reprokit.host.probe.candidate import probe_limits_for
+from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 from reprokit.host.system import compiler_cache, deletion, files
 from reprokit.host.system.child_commands import CommandFailed, run_for_output
 
-START_S = 60.0
-SLOWER = 6.0
+START_S, SLOWER = 60.0, 4.0
 """The deadline of the run: seconds, and times the time of the run that failed."""
+MAX_FIRST_S = 600.0
+"""A program that ran longer before its crash is not run again."""
 ASK_S = 20.0
 MAX_REPORT_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 4 << 20
 MAX_MODULES = 200
-CODE_FOLDER = "generated"
-REPORT_FILE = "sanitizers"
-"""Both sanitizers write to this file, with the process id as its suffix."""
+FOLDER, CODE_FOLDER = "sanitizers", "generated"
+REPORT_FILE = "report"
+"""Both sanitizers write to this file, with the process id as its suffix. All of them together are
+the file with the suffix ``.txt``.
+"""
 ASAN_OPTIONS = (
     # only errors that end the program, and none of which code without the sanitizer is a cause
     "detect_leaks=0:detect_odr_violation=0:detect_container_overflow=0:alloc_dealloc_mismatch=0"
@@ -68,18 +71,18 @@ def run_target(
     request: Request, seen: Observation, run_path: Path, show: supervise.Show | None
 ) -> CrashSite | str:
     """Run the target again, and return the error of the sanitizers, or why there is none."""
-    folder = run_path / run_names.SANITIZED_FOLDER
+    folder = run_path / run_names.FOLLOW_UP_FOLDER / FOLDER
 
     def run(variables: dict[str, str]) -> Observation:
         run_directory.make_folders(folder)
-        limit_s = START_S + SLOWER * seen.seconds
+        limits = _limits(seen, None)
         again = dataclasses.replace(
             request,
             variables={**request.variables, **variables},
             has_trace=False,
             on_stall=stalls.END,
-            stall_s=limit_s,
-            deadline_s=limit_s,
+            stall_s=limits.deadline_s,
+            deadline_s=limits.wall_s,
         )
         outcome = supervise.run_target_once(again, folder, show)
         if outcome.is_interrupted:
@@ -99,14 +102,19 @@ def run_program(
     run_path: Path,
 ) -> CrashSite | str:
     """Run an isolated copy of a program, and return what :func:`run_target` does."""
-    folder = run_path / run_names.SANITIZED_FOLDER
-    limits = probe_limits_for("crash", START_S + SLOWER * seen.seconds, isolation=isolation)
+    folder = run_path / run_names.FOLLOW_UP_FOLDER / FOLDER
 
     def run(variables: dict[str, str]) -> Observation:
-        result = run_in_fresh_process(program, python, folder, wanted, limits, variables=variables)
+        result = run_in_fresh_process(
+            program, python, folder, wanted, _limits(seen, isolation), variables=variables
+        )
         return result.seen
 
     return _read_site(folder, run)
+
+
+def _limits(seen: Observation, isolation: Isolation | None) -> ProbeLimits:
+    return probe_limits_for("crash", START_S + SLOWER * seen.seconds, isolation=isolation)
 
 
 def _read_site(folder: Path, run: Callable[[dict[str, str]], Observation]) -> CrashSite | str:
@@ -117,20 +125,23 @@ def _read_site(folder: Path, run: Callable[[dict[str, str]], Observation]) -> Cr
     plain = compiler_cache.plain_path(folder)
     code = plain / CODE_FOLDER
     preloaded = [*libraries, *filter(None, [os.environ.get("LD_PRELOAD")])]
-    written = f"log_path='{plain / REPORT_FILE}'"
-    written += f":stack_trace_format='{sanitizer_reports.STACK_FORMAT}'"
+    options = f"log_path='{plain / REPORT_FILE}'"
+    options += f":stack_trace_format='{sanitizer_reports.STACK_FORMAT}'"
     variables = {
         "LD_PRELOAD": ":".join(preloaded),
-        "ASAN_OPTIONS": f"{ASAN_OPTIONS}:{written}",
-        "UBSAN_OPTIONS": written,
+        "ASAN_OPTIONS": f"{ASAN_OPTIONS}:{options}",
+        "UBSAN_OPTIONS": options,
         "TORCHINDUCTOR_CACHE_DIR": str(code),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_VEC_ISA_OK": "1",  # its checks run without the sanitizers
         run_names.OVERRIDES_VARIABLE: json.dumps({"sanitizers": True}),
     }
+    folder.parent.mkdir(exist_ok=True)
     try:
         ended = run(variables)
-        report = sanitizer_reports.read_report(_reports_in(folder))
+        written = _reports_in(folder)
+        files.write_atomically(folder / f"{REPORT_FILE}.txt", written)
+        report = sanitizer_reports.read_report(written)
         if report is None:
             return _why_no_report(ended)
         culprit = report.culprit
@@ -151,7 +162,7 @@ def _read_site(folder: Path, run: Callable[[dict[str, str]], Observation]) -> Cr
 def _reports_in(folder: Path) -> str:
     """Return what the sanitizers wrote, of all processes; UBSan may use stderr."""
     paths = [folder / run_names.LOGS_FOLDER / run_names.STDERR_FILE]
-    paths += sorted(folder.glob(f"{REPORT_FILE}.*"))
+    paths += sorted(folder.glob(f"{REPORT_FILE}.[0-9]*"))
     return "\n".join(files.read_text(path, MAX_REPORT_BYTES) for path in paths if path.is_file())
 
 

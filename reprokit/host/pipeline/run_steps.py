@@ -321,6 +321,8 @@ def find_crash_site(state: State) -> State:
     if not again and (not case.source or case.isolation is None):
         because = f": {case.why_no_source}" if case.why_no_source else ""
         return state.with_missing("crash site", f"a command is run only once{because}")
+    if state.seen.seconds > sanitized_run.MAX_FIRST_S:
+        return state.with_missing("crash site", f"it took {state.seen.seconds:.0f} s to crash")
     state.callbacks.say("building its C++ with sanitizers, to find the operator that crashes")
     with interrupts.allowed():
         if again:
