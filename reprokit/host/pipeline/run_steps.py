@@ -310,7 +310,9 @@ def wants_crash_site(state: State) -> bool:
     request, seen = state.request, state.seen
     is_real = request.gpu is None and not seen.has_fake_tensors
     is_one = is_real and not (seen.stage or seen.kernel or request.attached_pid or seen.ranks)
-    is_wanted = state.has_run and request.escalate is not False and is_one
+    is_harmless = not state.is_command or request.minimizes  # it runs a copy of a command
+    may_rerun = is_harmless if request.escalate is None else request.escalate
+    is_wanted = state.has_run and may_rerun and is_one
     return is_wanted and sanitized_run.may_be_compiled_code(state.verdict, seen)
 
 
