@@ -60,6 +60,10 @@ def run_spec(spec: RunSpec) -> None:
 def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
     import torch
 
+    if spec.calls and not spec.is_compiled:
+        from ..core.shared import without_compile
+
+        without_compile.replace_entries(torch, lambda model, options: model)
     count = spec.tensor_parallel
     requested = spec.device or ("cuda" if spec.gpu else None)
     device = _check_device(tensor_parallel.device_of(requested, count) if count else requested)
@@ -115,6 +119,10 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                 from .target import cache_artifacts
 
                 cache_artifacts.load_artifacts(spec.load_artifacts)
+        if spec.calls:
+            with _stage("calls"):
+                _sample_calls(target, compiled, is_train, run_backward, spec.calls)
+            return
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
@@ -355,6 +363,26 @@ def _call_model(
         t.float().pow(2).mean() if not t.is_complex() else t.abs().pow(2).mean() for t in floats
     )
     run_backward(loss)
+
+
+def _sample_calls(
+    target: BuiltTarget,
+    model: Callable[..., Any],
+    is_train: bool,
+    run_backward: Callable[[Any], object],
+    calls: int,
+) -> None:
+    """Call the model ``calls`` times, with the arguments of all calls in turn, and journal what the
+    process holds.
+    """
+    from .target import call_samples
+
+    def call(number: int) -> None:
+        args, kwargs = target.calls[number % len(target.calls)]
+        _call_model(model, args, kwargs, is_train, run_backward)
+        measure.await_gpu()
+
+    call_samples.sample_calls(call, calls, len(target.calls))
 
 
 def _measure(

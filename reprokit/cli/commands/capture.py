@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from reprokit.host.request.target import Target
 
 
+MIN_CALLS = 40
+"""Of fewer calls, the samples of the second half say nothing."""
 _OF_MODELS = (
     "layers",
     "batch_size",
@@ -44,6 +46,7 @@ _OF_RUNS = (
     "on_stall",
     "grace",
     "caches",
+    "calls",
     "fail_on",
     "logs",
     "minimize",
@@ -122,7 +125,7 @@ _OF_RUNS = (
     metavar="NAMES",
     help=(
         "End with exit code 1 also for graph-break (graph-break:3 allows 3), recompile or"
-        " cudagraph-skip, which PyTorch regards as working."
+        " cudagraph-skip or memory-growth, which PyTorch regards as working."
     ),
 )
 @shared.option(
@@ -133,6 +136,16 @@ _OF_RUNS = (
     help=(
         "Compare compiled results with those of eager, in separate runs; default: for a factory,"
         " not for a command."
+    ),
+)
+@shared.option(
+    "--calls",
+    section=shared.FINDINGS,
+    type=shared.at_least(MIN_CALLS),
+    metavar="N",
+    help=(
+        "Call a factory N times, such as 200, and find memory, objects, guards, cache entries and"
+        " file descriptors that grow with each call of compiled code."
     ),
 )
 @shared.option(
@@ -348,6 +361,7 @@ def read_request(
         "most_breaks": (options["fail_on"] or {}).get("graph-break"),
         "fail_on": tuple(options["fail_on"] or ()),
         "compares": command is None if options["compare"] is None else options["compare"],
+        "calls": options["calls"] or 0,
         "runs_unisolated": options["without_isolation"],
         "minimizes": options["minimize"],
         "ablation_steps": "few" if options["ablate"] else "none",
@@ -359,6 +373,7 @@ def read_request(
         "trace_bytes": options["trace_limit"],
     }
     watching |= shared.read_caches(options)
+    _refuse_calls(options, is_command=command is not None)
     if command is not None:
         _refuse_with_command(ctx, is_notebook=notebook is not None)
         if notebook is None:
@@ -444,6 +459,25 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
             f"{_spelled(used[0])} changes a model, and a command runs unchanged; add it to the"
             " command, or leave it out"
         )
+
+
+def _refuse_calls(options: dict[str, Any], is_command: bool) -> None:
+    """Raise BadInput if ``--calls`` is given and the target cannot be called many times."""
+    from reprokit.core.shared.errors import BadInput
+
+    if not options["calls"]:
+        return
+    if is_command:
+        raise BadInput(
+            "--calls needs a target that reprokit calls, and a command calls its model itself; name"
+            " a factory, such as model.py:make, or leave it out"
+        )
+    executed = "--calls needs calls that are executed in one process"
+    if options["gpu"] is not None or options["weights"] == "fake":
+        named = "--gpu" if options["gpu"] is not None else "--weights fake"
+        raise BadInput(f"{executed}, and with {named} nothing is; leave out one of the two")
+    if options["tensor_parallel"] is not None:
+        raise BadInput(f"{executed}; leave out --calls or --tensor-parallel-gpus")
 
 
 def _refuse_with_records(ctx: click.Context) -> None:

@@ -19,6 +19,7 @@ from reprokit.cli.documents.study_documents import (
     SignatureKeys,
     VerdictKeys,
 )
+from reprokit.core.records.call_growth import CallGrowth
 from reprokit.core.shared.result_comparison import Comparison
 from reprokit.core.triage.likeness import Traits
 
@@ -56,6 +57,9 @@ class CaptureDocument(SchemaVersion):
     report: PathText | None
     minimized: MinimizedKeys | None
     comparison: Comparison | None
+    call_growth: Annotated[
+        CallGrowth | None, msgspec.Meta(description="what grew over the calls of --calls")
+    ]
     ablation: AblationKeys | None
     traits: Traits
     known: list[KnownKeys]

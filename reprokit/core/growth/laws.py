@@ -243,11 +243,13 @@ def _half_width(curve: LawCurve, size: int, floor: float) -> float:
     x, y, z = curve.spread
     f = _basis(curve.law, curve.shape, size, curve.pivot)
     variance = max(x + y * f + z * f * f, 0.0) + _noise(curve.cost_at(size), floor) ** 2
-    return min(_student(curve.freedom) * curve.unit * math.sqrt(variance), MAX_COST)
+    return min(student_point(curve.freedom) * curve.unit * math.sqrt(variance), MAX_COST)
 
 
-def _student(freedom: float) -> float:
-    """Return the 97.5 % point of Student's distribution (Cornish-Fisher expansion)."""
+def student_point(freedom: float) -> float:
+    """Return the 97.5 % point of Student's distribution for more than two degrees of freedom
+    (Cornish-Fisher expansion).
+    """
     z = NormalDist().inv_cdf(0.975)
     first, second = (z**3 + z) / (4 * freedom), (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     return z + first + second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge import growing_memory
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence, plural
@@ -259,10 +260,19 @@ def notes_on_ok(seen: Observation) -> tuple[str, ...]:
     rows += [f"graph break at {b.where}: {b.reason}" for b in seen.breaks[:5]]
     rows += [seen.graphs_differ] if seen.graphs_differ else []
     rows += [stage.sentence for stage in seen.stages]
+    rows += growing_memory.notes_on_calls(seen)
     return tuple(rows)
 
 
-QUESTIONS = (_wrong_result, _recompiled, _graph_break, _skipped, _ranks_differ, _cache_missed)
+QUESTIONS = (
+    _wrong_result,
+    growing_memory.judge_growth,
+    _recompiled,
+    _graph_break,
+    _skipped,
+    _ranks_differ,
+    _cache_missed,
+)
 """The functions that ``verdict.judge_run`` tries, in this order."""
 
 

@@ -12,7 +12,11 @@ from dataclasses import fields
 from typing import Any, TypeVar, get_type_hints
 
 from reprokit.core.records import bounded_json
-from reprokit.core.shared.contract import cache_events, result_events  # noqa: F401 - subclasses of Event
+from reprokit.core.shared.contract import (  # noqa: F401 - subclasses of Event
+    cache_events,
+    growth_events,
+    result_events,
+)
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import Begin, End, RaisedEvent
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, SLOT_BYTES, Now

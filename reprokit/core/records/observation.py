@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from reprokit.core.records.caches.cache_stages import CacheStage
 from reprokit.core.records.caches.cache_uses import MissedEntry
+from reprokit.core.records.call_growth import CallGrowth
 from reprokit.core.records.claims import UsersRun
 from reprokit.core.records.crash_sites import CrashSite
 from reprokit.core.records.dumps import Dump, Fault, Raised
@@ -225,6 +226,8 @@ class Observation:
     """The stages that ran, in their order."""
     missed: tuple[MissedEntry, ...] = ()
     """Look-ups in a cache that found no entry although there is one."""
+    call_growth: CallGrowth | None = None
+    """What grew over the calls of ``--calls``; None if they were not made."""
     growth: dict[str, Any] = field(default_factory=dict)
     """``growth.json`` (see core/growth/costs.py) if this was the largest of several sizes; empty if
     it was the only size.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NONDETERMINISTIC = "nondeterministic"
+MEMORY_GROWTH = "memory-growth"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +149,14 @@ KINDS = {
             expected="that the second process finds the entry of the first",
             is_passed_in_eager=False,
             search_words="cache miss",
+        ),
+        Kind(
+            name=MEMORY_GROWTH,
+            fail_on=MEMORY_GROWTH,
+            is_silent=True,
+            is_of_calls=True,
+            expected="memory that stays the same",
+            search_words="memory leak",
         ),
         Kind(name="rank-mismatch", search_words="collective"),
         Kind(

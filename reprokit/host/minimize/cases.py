@@ -169,6 +169,8 @@ def why_not_minimizable(verdict: Verdict) -> str:
             "the failure needs several ranks; the program in the pack is the target's own source,"
             " for torchrun"
         )
+    if verdict.kind == MEMORY_GROWTH:
+        return "memory that grows over many calls is not reduced; the pack has the target's source"
     return (
         f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
     )

@@ -17,7 +17,12 @@ from reprokit.core.shared.contract.events import Process, TransformersModel, Wei
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.environment import machine_facts
-from reprokit.host.experiments import eager_vs_compiled, follow_up, run_cache_stages
+from reprokit.host.experiments import (
+    eager_vs_compiled,
+    follow_up,
+    run_cache_stages,
+    sample_calls,
+)
 from reprokit.host.minimize.proofs.proven import Candidate
 from reprokit.host.pack import contents
 from reprokit.host.pipeline import (
@@ -244,6 +249,13 @@ COMPARE = Step(
     "comparison.json",
     may=_may_run,
 )
+SAMPLE_CALLS = Step(
+    sample_calls.WHAT,
+    run_steps.sample_calls,
+    lambda s: run_steps.may_call_again(s) and s.request.calls > 0,
+    "calls.json",
+    may=_may_run,
+)
 COMPARE_CACHES = Step(
     "caches",
     run_steps.compare_caches,
@@ -375,6 +387,7 @@ JUDGE = (
     OBSERVE,
     READ_PROBLEMS,
     COMPARE,
+    SAMPLE_CALLS,
     COMPARE_CACHES,
     COMPILE_KERNELS,
     ISOLATE_KERNEL,

@@ -28,6 +28,7 @@ from reprokit.host.experiments import (
     run_cache_stages,
     sanitized_run,
 )
+from reprokit.host.experiments import sample_calls as calls
 from reprokit.host.pipeline import own_kernel
 from reprokit.host.pipeline.state import State
 from reprokit.host.probe.candidate import UNCOMPILED_ROLES
@@ -209,6 +210,24 @@ def compare_with_eager(state: State) -> State:
         missing,
         state.callbacks.show,
         run_forked if _may_fork(state) and not state.request.checks_caches else None,
+    )
+    return dataclasses.replace(state, seen=seen).with_all_missing(missing)
+
+
+def may_call_again(state: State) -> bool:
+    """Return True for a run that ended well, whatever torch regards as working in it."""
+    return state.has_run and state.seen.exit_status == 0 and state.seen.has_finished
+
+
+def sample_calls(state: State) -> State:
+    """Call the target many times, and find what grows with each call."""
+    if state.seen.has_fake_tensors:
+        why = "the weights are fake, so nothing was executed"
+        return state.with_missing(calls.WHAT, why)
+    state.callbacks.say(f"calling it {state.request.calls} times, to see what grows")
+    missing: list[Missing] = []
+    seen = calls.sample_calls(
+        state.request, state.seen, state.run_path, missing, state.callbacks.show
     )
     return dataclasses.replace(state, seen=seen).with_all_missing(missing)
 

@@ -84,6 +84,10 @@ class Request:
     """Compare the results with those of eager mode if nothing else fails. A command runs once more
     in each mode.
     """
+    calls: int = 0
+    """The number of calls in which memory that grows is searched for; 0: it is not."""
+    samples_calls: bool = False
+    """This run makes these calls, and samples what its process holds."""
     checks_caches: bool = False
     """Run the target again with the caches that its first run filled."""
     cache_change: dict[str, str] = field(default_factory=dict)
@@ -137,7 +141,15 @@ class Request:
 
 
 UNSAVED_FIELDS = frozenset(
-    {"cwd", "variables", "stage", "has_writer", "save_artifacts", "load_artifacts"}
+    {
+        "cwd",
+        "variables",
+        "stage",
+        "has_writer",
+        "samples_calls",
+        "save_artifacts",
+        "load_artifacts",
+    }
 )
 """Fields that belong to one run of a request; all other fields are in ``run.json``."""
 
@@ -190,5 +202,6 @@ def factory_spec(request: Request) -> RunSpec:
         is_compiled=request.compile_it,
         save_artifacts=request.save_artifacts,
         load_artifacts=request.load_artifacts,
+        calls=request.calls if request.samples_calls else 0,
         measure_s=request.measure_s,
     )

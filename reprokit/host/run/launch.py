@@ -52,7 +52,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
-CACHES, LIVE, INSTALLED = "caches", "live", "installed"
+CACHES, CALLS, LIVE, INSTALLED = "caches", "calls", "live", "installed"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
@@ -85,6 +85,11 @@ PARTS: dict[str, tuple[str, ...]] = {
         "agent/torch_hooks/cache_hooks.py",
         "core/shared/contract/cache_events.py",
     ),
+    CALLS: (
+        "agent/target/call_holders.py",
+        "agent/target/call_samples.py",
+        "core/shared/contract/growth_events.py",
+    ),
     LIVE: ("agent/record/live_graphs.py", "agent/record/live_tasks.py"),
     INSTALLED: ("agent/failures", "agent/prepare.py"),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
@@ -103,6 +108,8 @@ def agent_parts_of_request(request: Request) -> frozenset[str]:
         parts |= {FACTORY, CODEGEN}  # fake weights need CODEGEN
     if request.target.kind in ("hf", "zoo"):
         parts.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
+    if request.samples_calls:
+        parts |= {CALLS, PLAIN}
     if request.gpu is not None:
         parts |= {CODEGEN, SIMULATION}
     return agent_parts_of_environment({**os.environ, **request.variables}) | parts

@@ -13,6 +13,7 @@ from reprokit.core.judge.hangs import lock_cycles, ranks
 from reprokit.core.judge.responsible import (
     cache_questions,
     documented_limits,
+    growth_questions,
     machine_questions,
     ownership,
     simulation_gaps,
@@ -25,7 +26,7 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import MEMORY_GROWTH, NONDETERMINISTIC, kind_named
 
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
@@ -52,6 +53,9 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _unjudged,
         _without_compiler,
         _different_ranks,
+        growth_questions.held_by_program,
+        growth_questions.kept_by_dynamo,
+        growth_questions.not_compared,
         documented_limits.changing_value,
         documented_limits.broken_graph,
         documented_limits.skipped_cuda_graph,
@@ -218,7 +222,14 @@ def _undecided(verdict: Verdict, seen: Observation) -> Responsible | None:
         or verdict.phase in _BEFORE_OWN
     ):
         return None
-    if verdict.kind not in ("exception", "crash", "hang", "wrong-result", NONDETERMINISTIC):
+    if verdict.kind not in (
+        "exception",
+        "crash",
+        "hang",
+        "wrong-result",
+        NONDETERMINISTIC,
+        MEMORY_GROWTH,
+    ):
         return None
     what = "backend" if seen.own_backend else "passes"
     return Responsible(

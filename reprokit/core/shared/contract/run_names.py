@@ -38,6 +38,8 @@ with ``REPROKIT_`` are not ours.
 
 AGENT_FOLDER = "agent"
 CACHE_FOLDER = "cache"
+CALLS_FOLDER = "calls"
+"""The runs of ``--calls``."""
 CACHES_FOLDER = "caches"
 """The caches of the stages of ``--caches``, and their runs."""
 EAGER_FOLDER = "eager"

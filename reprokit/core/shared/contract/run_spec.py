@@ -41,6 +41,10 @@ class RunSpec:
     """The file for the artifacts of ``torch.compiler.save_cache_artifacts``; empty: none."""
     load_artifacts: str = ""
     """The file of artifacts that are loaded before the first call; empty: none."""
+    calls: int = 0
+    """The number of calls during which the process counts what it holds; 0: the calls of the
+    factory, and nothing is counted.
+    """
     measure_s: float = 0.0
     """The seconds for which eager and compiled calls are timed in turns."""
 
