@@ -15,7 +15,7 @@ from reprokit.core.experiments.ablation import EAGER, NOTHING_TRIED, ProgramAbla
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import MEMORY_GROWTH, NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import two_processes
 from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
