@@ -9,7 +9,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from reprokit.core.growth import call_growth
+from reprokit.core.growth import growth_of_calls
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.shared import without_compile
@@ -41,9 +41,9 @@ def sample_calls(
     if compiled is None:
         return seen
     eager = None
-    if call_growth.may_grow(compiled):
+    if growth_of_calls.may_grow(compiled):
         eager = _run(EAGER, request, run_path, missing, show)
-    return dataclasses.replace(seen, call_growth=call_growth.growth_of_calls(compiled, eager))
+    return dataclasses.replace(seen, call_growth=growth_of_calls.growth_of_calls(compiled, eager))
 
 
 def _run(

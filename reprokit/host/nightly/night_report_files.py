@@ -41,6 +41,7 @@ MARKS = {
     "graph-break": ("kind-graph", "B"),
     "cudagraph-skip": ("kind-graph", "G"),
     "cache-miss": ("kind-recompile", "A"),
+    "memory-growth": ("kind-oom", "Y"),
     "rank-mismatch": ("kind-rank-mismatch", "K"),
     "slow-compile": ("kind-slow", "T"),
     "superlinear-compile": ("kind-slow", "L"),
