@@ -29,11 +29,13 @@ MAX_SEARCH_S = 15.0
 MAX_FRAMES = 20
 MIN_SHARE = 0.5
 """What grows less often than in each second call is no holder."""
-_CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
+_CONTAINERS = frozenset(
+    {list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict}
+)
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _SKIPPED = (types.FrameType, types.TracebackType)
-_FOUND_BY = frozenset(_CONTAINERS)
 _BATCH = 1000
+"""How many objects are asked at once for what they refer to."""
 
 
 def find_holders(
@@ -117,7 +119,7 @@ def _containers() -> Iterator[Any]:
     objects = gc.get_objects()
     for start in range(0, len(objects), _BATCH):
         batch = objects[start : start + _BATCH]
-        yield from (value for value in batch if type(value) in _FOUND_BY)
+        yield from (value for value in batch if type(value) in _CONTAINERS)
         for value in gc.get_referents(*batch):
             if type(value) is dict and not gc.is_tracked(value):
                 yield value
@@ -231,7 +233,7 @@ def _new_objects(
     search: _Search, known: set[int], calls: int, names: Collection[str]
 ) -> Iterator[GrowingHolder]:
     """Yield who holds the newest object of each type of which there is one more after each call."""
-    new = [o for o in gc.get_objects() if id(o) not in known and not isinstance(o, _SKIPPED)]
+    new = [o for o in gc.get_objects() if id(o) not in known and not _is_a(o, _SKIPPED)]
     by_type = collections.Counter(map(type, new))
     search.ignore(new)
     for kind, count in by_type.most_common(MAX_HOLDERS):
@@ -253,9 +255,9 @@ def _new_objects(
 def _newest(container: Any) -> Any:
     """Return the element that was added last; of a set, any."""
     with contextlib.suppress(RuntimeError, IndexError, StopIteration):
-        if isinstance(container, dict):
+        if _is_a(container, dict):
             return next(reversed(container.values()))
-        return next(iter(container)) if isinstance(container, set) else container[-1]
+        return next(iter(container)) if _is_a(container, set) else container[-1]
     return None
 
 
@@ -312,22 +314,22 @@ class _Search:
             if named:
                 first = min(named, key=_is_of_torch)
                 return self._describe(first, links, value)
-            level = [o for o in level if not isinstance(o, (type, types.ModuleType))]
+            level = [o for o in level if not _is_a(o, (type, types.ModuleType))]
         if len(kept) == 1:
             return [f"a {type_name(type(value))} that no Python object refers to"], ""
         return self._describe(kept[-1], links, value)
 
     def _may_follow(self, value: Any) -> bool:
-        if id(value) in self._ignored or isinstance(value, _SKIPPED):
+        if id(value) in self._ignored or _is_a(value, _SKIPPED):
             return False
-        if isinstance(value, types.GeneratorType):
+        if _is_a(value, types.GeneratorType):
             return not _is_ours(value.gi_code.co_filename)
         return True
 
     def _has_name(self, value: Any) -> bool:
-        if id(value) in self._modules or isinstance(value, (type, types.ModuleType)):
+        if id(value) in self._modules or _is_a(value, (type, types.ModuleType)):
             return True
-        if isinstance(value, types.FunctionType):
+        if _is_a(value, types.FunctionType):
             return not _is_ours(value.__code__.co_filename)
         return _is_object_with_name(value)
 
@@ -338,7 +340,7 @@ class _Search:
         current = start
         while current is not end:
             child = links[id(current)]
-            if isinstance(current, types.FunctionType) and child is current.__closure__:
+            if _is_a(current, types.FunctionType) and child is current.__closure__:
                 child = links[id(child)]
             step = _edge(current, child)
             if first is not None and current is start:
@@ -346,7 +348,7 @@ class _Search:
                 place = _place_of_global(first, step.removeprefix("."))
             elif current is start:
                 name, place = _name_and_place(current)
-                is_function = isinstance(current, types.FunctionType) and step
+                is_function = _is_a(current, types.FunctionType) and step
                 parts += [f"{step} of {name}"] if is_function else [name, step]
             else:
                 parts.append(step)
@@ -358,10 +360,16 @@ def _is_module(value: object) -> bool:
     return type(value) is types.ModuleType
 
 
+def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
+    """As ``isinstance``, which would run code of the program: a proxy has its own ``__class__``."""
+    return issubclass(type(value), kinds)
+
+
 def _is_of_torch(value: Any) -> bool:
-    kind = value if isinstance(value, type) else type(value)
-    name = getattr(value, "__module__", None) or kind.__module__
-    if isinstance(value, dict):
+    name: Any = type(value).__module__
+    if _is_a(value, (type, types.FunctionType)):
+        name = value.__module__
+    if type(value) is dict:
         name = value.get("__name__")
     return str(name).partition(".")[0] == "torch"
 
@@ -383,32 +391,32 @@ def _has_attributes(value: Any) -> bool:
 
 
 def _name_and_place(value: Any) -> tuple[str, str]:
-    if isinstance(value, types.FunctionType):
+    if _is_a(value, types.FunctionType):
         code = value.__code__
         return f"function {value.__name__}", f"{code.co_filename}:{code.co_firstlineno}"
-    if isinstance(value, types.ModuleType):
+    if _is_a(value, types.ModuleType):
         return f"module {value.__name__}", f"{getattr(value, '__file__', '')}:1"
-    kind = value if isinstance(value, type) else type(value)
+    kind = value if _is_a(value, type) else type(value)
     name = type_name(kind)
     place = ""
     with contextlib.suppress(Exception):
         place = f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"
-    return (f"class {name}" if isinstance(value, type) else f"an object of {name}"), place
+    return (f"class {name}" if _is_a(value, type) else f"an object of {name}"), place
 
 
 def _edge(parent: Any, child: Any) -> str:
     """Return how ``parent`` refers to ``child``; empty if that says nothing."""
-    if isinstance(parent, (types.CellType, type)):
+    if _is_a(parent, (types.CellType, type)):
         return ""
-    if isinstance(parent, types.FunctionType):
+    if _is_a(parent, types.FunctionType):
         for name, cell in zip(parent.__code__.co_freevars, parent.__closure__ or (), strict=False):
             if child is cell:
                 return f"closure variable {name}"
         return "defaults" if child in (parent.__defaults__, parent.__kwdefaults__) else ""
-    if isinstance(parent, dict):
+    if _is_a(parent, dict):
         key = next((key for key, value in [*parent.items()] if value is child), None)
         return f".{key}" if type(key) is str and key.isidentifier() else "[...]"
-    if isinstance(parent, (list, tuple, set, frozenset, collections.deque)):
+    if _is_a(parent, (list, tuple, set, frozenset, collections.deque)):
         return "[...]"
     with contextlib.suppress(Exception):
         attributes = object.__getattribute__(parent, "__dict__")

@@ -13,6 +13,7 @@ import gc
 import os
 import re
 import sys
+import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ from ...core.shared.contract import growth_events as names
 from ..record import journal
 from . import call_holders
 
-MAX_SAMPLES = 32
+MAX_SAMPLES, MIN_SAMPLES = 32, 12
+MAX_SAMPLING_S = 60.0
+"""With a large program, fewer samples are taken, so that they take no longer than this."""
 WARM_UP_SHARE = 0.2
 """The share of the calls before the first sample. They compile, and fill caches."""
 MAX_TYPES, MAX_SENT_TYPES = 5000, 16
@@ -43,14 +46,6 @@ def sample_calls(call: Callable[[int], None], calls: int, period: int) -> None:
     ``period`` is the number of calls after which the arguments repeat: a step from one sample to
     the next is a multiple of it, where the calls suffice.
     """
-    warm_up = _whole_periods(max(1, round(calls * WARM_UP_SHARE)), period)
-    left = calls - warm_up
-    step = _whole_periods(max(1, -(-left // MAX_SAMPLES)), period)
-    if step * 8 > left:  # too few calls for whole periods
-        warm_up, step = max(1, round(calls * WARM_UP_SHARE)), max(1, -(-calls // MAX_SAMPLES))
-        left = calls - warm_up
-    count = max(left // step - 1, 1)  # the last step is for the holders
-    sampler = _Sampler(count + 1)
     number = 0
 
     def advance(by: int) -> None:
@@ -59,8 +54,12 @@ def sample_calls(call: Callable[[int], None], calls: int, period: int) -> None:
             call(number)
             number += 1
 
-    advance(warm_up)
+    sampler = _Sampler()
+    advance(_calls_before(calls, period))
+    began = time.monotonic()
     sampler.make_arrays()
+    most = min(MAX_SAMPLES, max(MIN_SAMPLES, int(MAX_SAMPLING_S / (time.monotonic() - began))))
+    step, count = _plan_steps(calls - number, period, most)
     sampler.take_sample(number)
     for _ in range(count):
         advance(step)
@@ -74,14 +73,32 @@ def sample_calls(call: Callable[[int], None], calls: int, period: int) -> None:
     journal.write_event(
         names.CallsSampled(
             calls=number,
-            at=list(sampler.at),
-            series={name: list(values) for name, values in sampler.series.items()},
+            at=sampler.taken(sampler.at),
+            series={name: sampler.taken(values) for name, values in sampler.series.items()},
             types=sampler.growing_types(),
             holders=holders,
             lines=lines,
             not_measured=sampler.not_measured,
         )
     )
+
+
+def _calls_before(calls: int, period: int) -> int:
+    """Return the number of calls before the first sample."""
+    few = max(1, round(calls * WARM_UP_SHARE))
+    whole = _whole_periods(few, period)
+    return whole if whole <= 2 * few else few
+
+
+def _plan_steps(left: int, period: int, most: int) -> tuple[int, int]:
+    """Return the number of calls between two samples, and how many such steps are sampled. One more
+    step is for the holders.
+    """
+    few = -(-left // most)
+    step = _whole_periods(few, period)
+    if step * MIN_SAMPLES > left:
+        step = few
+    return step, max(left // step - 1, 1)
 
 
 def _whole_periods(calls: int, period: int) -> int:
@@ -91,9 +108,9 @@ def _whole_periods(calls: int, period: int) -> int:
 class _Sampler:
     """Samples of this process, in arrays of a fixed size."""
 
-    def __init__(self, size: int) -> None:
-        self._size, self._next = size, 0
-        self.at = array("q", bytes(8 * size))
+    def __init__(self) -> None:
+        self._next = 0
+        self.at = array("q", bytes(8 * MAX_SAMPLES))
         self.series: dict[str, array[int]] = {}
         self.types: dict[str, array[int]] = {}
         self.not_measured: dict[str, str] = {}
@@ -108,15 +125,25 @@ class _Sampler:
     def has_growth(self) -> bool:
         """Whether a series may grow; whether it does is decided later."""
         rows = [values for name, values in self.series.items() if name != names.RESIDENT]
-        return any(map(_may_grow, rows)) or any(map(_may_grow, self.types.values()))
+        return any(self._may_grow(values) for values in (*rows, *self.types.values()))
+
+    def taken(self, values: Sequence[int]) -> list[int]:
+        """Return the values of the samples that were taken."""
+        return list(values[: self._next])
+
+    def _may_grow(self, values: Sequence[int]) -> bool:
+        first, middle, last = values[0], values[self._next // 2], values[self._next - 1]
+        return first < middle < last or first > middle > last
 
     def growing_types(self) -> dict[str, list[int]]:
         """Return the counts of the types that may grow, those that grow most first."""
-        rows = sorted(
-            ((name, values) for name, values in self.types.items() if _may_grow(values)),
-            key=lambda row: row[1][0] - row[1][-1],
-        )
-        return {name: list(values) for name, values in rows[:MAX_SENT_TYPES]}
+        rows = [
+            (name, self.taken(values))
+            for name, values in self.types.items()
+            if self._may_grow(values)
+        ]
+        rows.sort(key=lambda row: row[1][0] - row[1][-1])
+        return dict(rows[:MAX_SENT_TYPES])
 
     def make_arrays(self) -> None:
         """Make the arrays, which the first sample would else count as new objects."""
@@ -169,13 +196,8 @@ class _Sampler:
         if name not in rows:
             if len(rows) >= limit:
                 return
-            rows[name] = array("q", bytes(8 * self._size))
+            rows[name] = array("q", bytes(8 * MAX_SAMPLES))
         rows[name][self._next] += value  # two classes may have one name
-
-
-def _may_grow(values: Sequence[int]) -> bool:
-    first, middle, last = values[0], values[len(values) // 2], values[-1]
-    return first < middle < last or first > middle > last
 
 
 def _tensors(objects: Iterable[object], by_type: Iterable[type]) -> list[Any]:
