@@ -121,7 +121,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                 cache_artifacts.load_artifacts(spec.load_artifacts)
         if spec.calls:
             with _stage("calls"):
-                _sample_calls(target, compiled, is_train, run_backward, spec.calls)
+                _sample_calls(target, compiled, is_train, run_backward, spec)
             return
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
@@ -370,10 +370,10 @@ def _sample_calls(
     model: Callable[..., Any],
     is_train: bool,
     run_backward: Callable[[Any], object],
-    calls: int,
+    spec: RunSpec,
 ) -> None:
-    """Call the model ``calls`` times, with the arguments of all calls in turn, and journal what the
-    process holds.
+    """Call the model ``spec.calls`` times, with the arguments of all calls in turn, and journal
+    what the process holds.
     """
     from .target import call_samples
 
@@ -382,7 +382,7 @@ def _sample_calls(
         _call_model(model, args, kwargs, is_train, run_backward)
         measure.await_gpu()
 
-    call_samples.sample_calls(call, calls, len(target.calls))
+    call_samples.sample_calls(call, spec.calls, len(target.calls), spec.is_compiled)
 
 
 def _measure(

@@ -13,7 +13,7 @@ CASES = ROOT / "benchmarks" / "cases" / "known_bugs" / "growing_memory.py"
 
 
 def capture(name: str, folder: Path, *words: str) -> CallResult:
-    quick = ("--no-minimize", "--no-compare", "--no-trace", "--output-dir", folder)
+    quick = ("--no-minimize", "--no-ablate", "--no-compare", "--no-trace", "--output-dir", folder)
     return reprokit("capture", "--json", f"{CASES}:{name}", *words, *quick)
 
 
@@ -23,7 +23,7 @@ def line_of(done: CallResult) -> str:
     return Path(file).read_text().splitlines()[int(number) - 1].strip()
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs the target once, and many times with and without the compiler")
 def test_tensors_that_compiled_code_keeps_are_found(tmp_path: Path) -> None:
     """The verdict has the slope, its interval, the holder and the line, and eager has none of
     them. The exit code is that of ``--fail-on``.
@@ -38,10 +38,10 @@ def test_tensors_that_compiled_code_keeps_are_found(tmp_path: Path) -> None:
     assert line_of(done) == "kept.append(outputs[0].clone())"
     shown = reprokit("show", done.json["pack"]).out
     assert "Bytes of tensors grow by 512 with each call" in shown
-    assert "--calls 80" in shown
+    assert "--calls 80" in reprokit("show", done.json["pack"], "--json").out
 
 
-@pytest.mark.real
+@pytest.mark.real("it runs the target once, and many times with and without the compiler")
 def test_objects_that_the_program_keeps_in_eager_too_are_the_programs(tmp_path: Path) -> None:
     """PyTorch regards the program as working, so the exit code is 0; nobody but the program is
     named.

@@ -112,8 +112,9 @@ def test_what_only_compiled_code_keeps_in_the_program_is_the_programs() -> None:
 
 def test_what_grows_in_eager_too_is_no_failure_of_the_compiler() -> None:
     """The program is named, and nobody else."""
-    compiled = sampled(tensors=lambda at: 512 * at)
-    verdict, _ = judged(compiled, sampled(tensors=lambda at: 512 * at + 7))
+    compiled = sampled(tensors=lambda at: 512 * at, heap=lambda at: 1000 * at)
+    eager = sampled(tensors=lambda at: 512 * at + 7, heap=lambda at: 990 * at)
+    verdict, _ = judged(compiled, eager)
     assert (verdict.kind, verdict.responsible) == ("memory-growth", "user")
     assert "in eager as fast" in verdict.reason
 

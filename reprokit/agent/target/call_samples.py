@@ -40,11 +40,12 @@ _module_of = type.__dict__["__module__"].__get__
 _name_of = type.__dict__["__qualname__"].__get__
 
 
-def sample_calls(call: Callable[[int], None], calls: int, period: int) -> None:
+def sample_calls(call: Callable[[int], None], calls: int, period: int, finds_holders: bool) -> None:
     """Call ``call`` with the numbers from 0 to ``calls``, and journal the samples.
 
     ``period`` is the number of calls after which the arguments repeat: a step from one sample to
-    the next is a multiple of it, where the calls suffice.
+    the next is a multiple of it, where the calls suffice. ``finds_holders`` also finds what holds
+    what grows.
     """
     number = 0
 
@@ -66,7 +67,7 @@ def sample_calls(call: Callable[[int], None], calls: int, period: int) -> None:
         sampler.take_sample(number)
     holders: list[names.GrowingHolder] = []
     lines: list[names.AllocatingLine] = []
-    if sampler.has_growth:
+    if finds_holders and sampler.has_growth:
         holders, lines = call_holders.find_holders(
             lambda: advance(step), step, sampler.growing_types()
         )

@@ -27,6 +27,8 @@ keeps some blocks for later.
 """
 MIN_SLOPES = {names.HEAP: 16.0, names.TENSORS: 1.0, names.GPU: 1.0, names.BLOCKS: 0.5}
 """A smaller slope is noise. A sample itself leaves up to one block."""
+MIN_EXCESS = 0.1
+"""The share of its slope that a growth must have only in compiled code, not to be that of eager."""
 MIN_SLOPE = 0.05
 """As ``MIN_SLOPES``, for counts: one more in 20 calls."""
 _ELEMENTS = {
@@ -101,7 +103,7 @@ def _row(
         other is not None
         and other.slope * line.slope > 0
         and abs(other.high if line.slope > 0 else other.low)
-        >= abs(line.low if line.slope > 0 else line.high)
+        >= (1 - MIN_EXCESS) * abs(line.low if line.slope > 0 else line.high)
     )
     return GrowingSeries(
         name=name.removeprefix("builtins."),
