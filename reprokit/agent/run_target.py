@@ -100,6 +100,10 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             _check_entry(entry, spec, is_fake, is_train)
         _journal_target(target, is_train, entry)
         options = {**target.compile, **spec.compile}
+        if spec.measures_parts:
+            from .timing import call_parts
+
+            call_parts.prepare()
         is_entered = spec.is_compiled or ROLE
         compiled = (
             enter_compiler.enter_compiler(target.model, entry, options)
@@ -143,7 +147,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                 cache_artifacts.save_artifacts(spec.save_artifacts)
         if spec.measure_s and not is_fake:
             with _stage("measure"):
-                _measure(target, compiled, is_train, run_backward, spec.measure_s)
+                _measure(target, compiled, is_train, run_backward, spec)
         if mesh is not None and tensor_parallel.is_real():
             tensor_parallel.leave_group()
 
@@ -390,23 +394,36 @@ def _measure(
     compiled: Callable[..., Any],
     is_train: bool,
     run_backward: Callable[[Any], object],
-    budget_s: float,
+    spec: RunSpec,
 ) -> None:
     """Time all calls, eager and compiled, after the end of the recording of results."""
     import torch
 
+    from .timing import call_parts, call_times
+
     if recorder := _result_recorder():
         recorder.finish_recording()
 
-    def make_calls(model: Callable[..., Any]) -> None:
-        for args, kwargs in target.calls:
-            _call_model(model, args, kwargs, is_train, run_backward)
+    def side_of(model: Callable[..., Any], stance: str) -> call_times.Side:
+        def make_calls() -> None:
+            for args, kwargs in target.calls:
+                if is_train:
+                    _call_model(model, args, kwargs, is_train, run_backward)
+                else:
+                    model(*args, **kwargs)
 
-    def call_eager() -> None:
-        with torch.compiler.set_stance("force_eager"):  # layers may be compiled in place
-            make_calls(target.model)
+        @contextlib.contextmanager
+        def surrounding() -> Iterator[None]:
+            # layers may be compiled in place, so only the stance makes a call eager
+            with torch.compiler.set_stance(stance), torch.set_grad_enabled(is_train):
+                yield
 
-    measure.time_calls(call_eager, lambda: make_calls(compiled), budget_s)
+        return call_times.Side(make_calls, surrounding)
+
+    eager, timed = side_of(target.model, "force_eager"), side_of(compiled, "default")
+    call_times.time_calls(eager, timed, spec.measure_s)
+    if spec.measures_parts:
+        call_parts.measure_parts(eager, timed)
 
 
 @contextlib.contextmanager

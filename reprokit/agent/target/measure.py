@@ -1,42 +1,10 @@
-"""Measure the free memory for a target, and the time of its calls."""
+"""Measure the free memory for a target, and wait for its GPU."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Iterator
-
-from ...core.shared.contract import events
-from ..record import journal
-
-WARM_UPS = 2
-MIN_BLOCKS, MAX_BLOCKS = 3, 40
-MIN_BLOCK_S = 0.02
-"""A block repeats its calls for at least this time: a shorter measurement is not accurate."""
-
-
-def time_calls(eager: Callable[[], None], compiled: Callable[[], None], budget_s: float) -> None:
-    """Time ``eager`` and ``compiled`` in turns for ``budget_s``.
-
-    The seconds of a call are journaled as ``speed``.
-    """
-    for _ in range(WARM_UPS):
-        eager()
-        compiled()
-    once = min(_seconds_per_call(eager, 1), _seconds_per_call(compiled, 1))
-    repeats = max(1, int(MIN_BLOCK_S / max(once, 1e-7)))
-    eager_times: list[float] = []
-    compiled_times: list[float] = []
-    ends = time.monotonic() + budget_s
-    while len(eager_times) < MAX_BLOCKS and (
-        time.monotonic() < ends or len(eager_times) < MIN_BLOCKS
-    ):
-        eager_times.append(_seconds_per_call(eager, repeats))
-        compiled_times.append(_seconds_per_call(compiled, repeats))
-    journal.write_event(
-        events.CallsTimed(eager=eager_times, compiled=compiled_times, repeats=repeats)
-    )
+from collections.abc import Iterator
 
 
 def await_gpu() -> None:
@@ -45,14 +13,6 @@ def await_gpu() -> None:
 
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-
-
-def _seconds_per_call(call: Callable[[], None], repeats: int) -> float:
-    began = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    await_gpu()
-    return (time.perf_counter() - began) / repeats
 
 
 def free_bytes() -> int:

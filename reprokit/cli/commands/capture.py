@@ -51,6 +51,7 @@ _OF_RUNS = (
     "logs",
     "minimize",
     "ablate",
+    "compare_speed",
 )
 """Options of a run that files of torch do not have: the limits of their jail are fixed."""
 
@@ -124,8 +125,8 @@ _OF_RUNS = (
     type=option_types.FailOnType(),
     metavar="NAMES",
     help=(
-        "End with exit code 1 also for graph-break (graph-break:3 allows 3), recompile or"
-        " cudagraph-skip or memory-growth, which PyTorch regards as working."
+        "End with exit code 1 also for graph-break (graph-break:3 allows 3), recompile,"
+        " cudagraph-skip, memory-growth or slower, which PyTorch regards as working."
     ),
 )
 @shared.option(
@@ -146,6 +147,15 @@ _OF_RUNS = (
     help=(
         "Call a factory N times, such as 200, and find memory, objects, guards, cache entries and"
         " file descriptors that grow with each call of compiled code."
+    ),
+)
+@shared.option(
+    "--compare-speed",
+    section=shared.FINDINGS,
+    is_flag=True,
+    help=(
+        "Time warm calls, compiled and in eager, in turns, and report compiled calls that are at"
+        " least 5 % slower, with the part of a call that is the cause."
     ),
 )
 @shared.option(
@@ -362,6 +372,7 @@ def read_request(
         "fail_on": tuple(options["fail_on"] or ()),
         "compares": command is None if options["compare"] is None else options["compare"],
         "calls": options["calls"] or 0,
+        "compares_speed": options["compare_speed"],
         "runs_unisolated": options["without_isolation"],
         "minimizes": options["minimize"],
         "ablation_steps": "few" if options["ablate"] else "none",
@@ -386,6 +397,11 @@ def read_request(
     gpu = simulated_gpu.parse_gpu_option(options["gpu"]) if options["gpu"] is not None else None
     if gpu is not None and options["weights"] == "real":
         raise BadInput("--weights real cannot be used with --gpu: nothing runs on a simulated GPU")
+    if options["compare_speed"] and (gpu is not None or options["weights"] == "fake"):
+        raise BadInput(
+            "--compare-speed needs calls that are executed; leave out"
+            f" {'--gpu' if gpu is not None else '--weights fake'}"
+        )
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(
             f"--device {options['device']} cannot be used with --gpu, which compiles for cuda"
@@ -454,6 +470,11 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
     used = [
         name for name in (*_OF_MODELS, *(() if is_notebook else ("python",))) if is_given(ctx, name)
     ]
+    if is_given(ctx, "compare_speed"):
+        raise BadInput(
+            "--compare-speed calls a model several times, and a command runs unchanged; name a"
+            " factory, such as model.py:make"
+        )
     if used:
         raise BadInput(
             f"{_spelled(used[0])} changes a model, and a command runs unchanged; add it to the"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reprokit.core.judge import growing_memory
+from reprokit.core.judge import growing_memory, slow_calls
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence, plural
@@ -254,6 +254,7 @@ def _has_ended_normally(seen: Observation) -> bool:
 def notes_on_ok(seen: Observation) -> tuple[str, ...]:
     """Return the notes on a healthy run: its comparison, recompiles and graph breaks."""
     rows = [as_sentence(seen.comparison.summary)] if seen.comparison else []
+    rows += slow_calls.notes_on_speed(seen.speed) if seen.speed else ()
     rows += [
         f"{r.function} was compiled {r.count + 1} times: {r.changes}" for r in seen.recompiled[:3]
     ]
@@ -272,6 +273,7 @@ QUESTIONS = (
     _skipped,
     _ranks_differ,
     _cache_missed,
+    slow_calls.judge_speed,
 )
 """The functions that ``verdict.judge_run`` tries, in this order."""
 

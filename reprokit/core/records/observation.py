@@ -20,6 +20,7 @@ from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 from reprokit.core.records.remarks.compiler_warnings import CompilerWarning
 from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
+from reprokit.core.records.speed import Speed
 from reprokit.core.records.stalls import Stall
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.result_comparison import Comparison
@@ -169,6 +170,8 @@ class Observation:
     """The results of second, shorter runs."""
     comparison: Comparison | None = None
     """The comparison of compiled results with eager; None if they were not compared."""
+    speed: Speed | None = None
+    """Warm calls, compiled and in eager; None if they were not timed."""
     first_rung: str = ""
     """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.

@@ -158,6 +158,13 @@ KINDS = {
             expected="memory that stays the same",
             search_words="memory leak",
         ),
+        Kind(
+            name="slower",
+            fail_on="slower",
+            is_silent=True,
+            expected="compiled calls that are not slower",
+            search_words="slower than eager",
+        ),
         Kind(name="rank-mismatch", search_words="collective"),
         Kind(
             name="slow-compile",

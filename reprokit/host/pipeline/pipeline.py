@@ -256,6 +256,13 @@ SAMPLE_CALLS = Step(
     "calls.json",
     may=_may_run,
 )
+COMPARE_SPEED = Step(
+    "comparison of speed",
+    run_steps.compare_speed_with_eager,
+    lambda s: run_steps.may_hide_more(s) and s.request.compares_speed,
+    "speed.json",
+    may=_may_run,
+)
 COMPARE_CACHES = Step(
     "caches",
     run_steps.compare_caches,
@@ -389,6 +396,7 @@ JUDGE = (
     COMPARE,
     SAMPLE_CALLS,
     COMPARE_CACHES,
+    COMPARE_SPEED,
     COMPILE_KERNELS,
     ISOLATE_KERNEL,
     SIMULATE,

@@ -22,6 +22,7 @@ from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.experiments import (
     compare_simulated,
+    compare_speed,
     eager_vs_compiled,
     follow_up,
     kernel_checks,
@@ -227,6 +228,20 @@ def sample_calls(state: State) -> State:
     state.callbacks.say(f"calling it {state.request.calls} times, to see what grows")
     missing: list[Missing] = []
     seen = calls.sample_calls(
+        state.request, state.seen, state.run_path, missing, state.callbacks.show
+    )
+    return dataclasses.replace(state, seen=seen).with_all_missing(missing)
+
+
+def compare_speed_with_eager(state: State) -> State:
+    """Time warm calls of the target, compiled and in eager."""
+    if state.seen.has_fake_tensors:
+        return state.with_missing(
+            "comparison of speed", "the weights are fake: nothing is executed"
+        )
+    state.callbacks.say("timing warm calls, compiled and in eager")
+    missing: list[Missing] = []
+    seen = compare_speed.compare_speed(
         state.request, state.seen, state.run_path, missing, state.callbacks.show
     )
     return dataclasses.replace(state, seen=seen).with_all_missing(missing)

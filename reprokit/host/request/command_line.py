@@ -41,6 +41,7 @@ _OPTIONS: tuple[tuple[str, Callable[[Request], object]], ...] = (
     ("--no-escalate", lambda r: r.escalate is False),
     ("--fail-on", _fail_on),
     ("--calls", lambda r: r.calls),
+    ("--compare-speed", lambda r: r.compares_speed),
     ("--caches", lambda r: r.checks_caches),
     ("--cache-change", lambda r: [f"{name}={value}" for name, value in r.cache_change.items()]),
     ("--cache-python", lambda r: r.cache_python),

@@ -76,6 +76,10 @@ class Request:
     """
     measure_s: float = 0.0
     """Seconds in which eager and compiled calls are timed in turns, after the first calls."""
+    measures_parts: bool = False
+    """Also measure which parts of a compiled call take the time."""
+    compares_speed: bool = False
+    """Time warm calls, compiled and in eager, if nothing else fails."""
     most_breaks: int | None = None
     """A larger number of graph breaks is a failure; None allows any number."""
     fail_on: tuple[str, ...] = ()
@@ -204,4 +208,5 @@ def factory_spec(request: Request) -> RunSpec:
         load_artifacts=request.load_artifacts,
         calls=request.calls if request.samples_calls else 0,
         measure_s=request.measure_s,
+        measures_parts=request.measures_parts,
     )

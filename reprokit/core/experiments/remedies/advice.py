@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge import slow_calls
 from reprokit.core.judge.hangs import lock_cycles, wait_graph, wait_words
 from reprokit.core.judge.responsible.documented_limits import specialization
 from reprokit.core.judge.stacks.frames import root_cause
@@ -14,6 +15,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
 from reprokit.core.records.remarks.cudagraph_skips import CudagraphSkip
+from reprokit.core.records.speed import Speed
 
 _GENERAL_HINTS = re.compile(
     r"fundamental|may be possible to write|report an issue|may result in an error when running in"
@@ -24,6 +26,8 @@ _GENERAL_HINTS = re.compile(
 torch 2.9 to 2.15.
 """
 
+MANY_GUARDS = 10
+"""More guards on values at one line are a list of numbers."""
 GUARDS: tuple[tuple[str, str], ...] = (
     (
         r"tensor '(?P<name>[\w.]+)' size mismatch at index (?P<dim>\d+)",
@@ -92,6 +96,8 @@ def advise(verdict: Verdict, seen: Observation) -> str:
         return _for_break(broken) if broken is not None else ""
     if verdict.kind == "cudagraph-skip" and seen.skips:
         return _for_skip(seen.skips[0])
+    if verdict.kind == "slower" and seen.speed:
+        return _for_slow_calls(verdict, seen, seen.speed)
     if verdict.kind == "hang" and lock_cycles.find_cycle(seen):
         return "take these locks in the same order in all threads"
     if verdict.kind == "hang" and (stuck := wait_graph.find_stuck(seen)):
@@ -139,6 +145,28 @@ def _for_break(broken: GraphBreak) -> str:
     # a hint about a pattern is longer than one that names what to do
     shortest = min(hints, key=len, default="").strip().rstrip(".")
     return f"torch says: {shortest}" if shortest else ""
+
+
+def _for_slow_calls(verdict: Verdict, seen: Observation, speed: Speed) -> str:
+    if verdict.cause == slow_calls.GUARDS:
+        count, code = speed.guards.get("line_guards", 0), str(speed.guards.get("code", ""))
+        ways = [
+            f"hold the {count} values in one object, such as a tensor"
+            if count > MANY_GUARDS and " == " in code
+            else "let the compiled function read fewer objects",
+            *map(str, speed.guards.get("settings", ())),
+        ]
+        return "; or ".join(ways)
+    if verdict.cause == slow_calls.BREAKS:
+        hint = _for_break(seen.breaks[0]) if seen.breaks else ""
+        return f"remove the graph break{f': {hint}' if hint else ''}"
+    if verdict.cause == slow_calls.OVERHEAD:
+        return "compile a larger function, such as the loop that calls it, or run it in eager"
+    if verdict.cause == slow_calls.COPIES:
+        return "pass tensors that are contiguous, such as x.contiguous() once before the calls"
+    if verdict.cause:
+        return "run this operator in eager: call it in a function with @torch.compiler.disable"
+    return ""
 
 
 def _for_skip(skip: CudagraphSkip) -> str:

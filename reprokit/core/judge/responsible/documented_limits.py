@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from reprokit.core.judge import slow_calls
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.responsible.parties import Responsible
 from reprokit.core.judge.stacks.frames import normalise_file, root_cause
@@ -127,3 +128,15 @@ def skipped_cuda_graph(verdict: Verdict, seen: Observation) -> Responsible | Non
         return None
     line = re.match(r".+?:\d+", seen.skips[0].where)
     return Responsible("user", (why,), line.group() if line else "")
+
+
+def cost_of_calls(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for calls that are slow by what each compiled call costs, not by what it computes."""
+    if verdict.kind != "slower" or verdict.cause not in slow_calls.COSTS_OF_CALLS | {None}:
+        return None
+    why = (
+        f"Each compiled call has this cost: {verdict.cause}."
+        if verdict.cause
+        else "Nothing shows which part of a call is slow."
+    )
+    return Responsible("unknown", (why,))

@@ -313,12 +313,53 @@ class ModelSplit(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CallsTimed(Event):
-    """The times of eager and compiled calls that were made in turns, in seconds."""
+    """Eager and compiled calls that were made in turns: for each block, the seconds of a call,
+    without those in which the thread waited for a CPU, and its CPU instructions.
+    """
 
     ev = "speed"
     eager: list[float] = field(default_factory=list)
     compiled: list[float] = field(default_factory=list)
-    repeats: int = 0
+    eager_instructions: list[float] = field(default_factory=list)
+    compiled_instructions: list[float] = field(default_factory=list)
+    no_instructions: str = ""
+    """Why instructions were not counted, as a clause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPart:
+    """A part of a warm compiled call."""
+
+    kind: str = ""
+    """``guards``, ``kernel`` or ``operator``."""
+    name: str = ""
+    is_compiled: bool = False
+    """It is inside of compiled code."""
+    seconds: float = 0.0
+    """Seconds in one pass over the calls."""
+    count: float = 0.0
+    """How many times a pass runs it."""
+    ops: list[str] = field(default_factory=list)
+    """The operators of ATen that it computes."""
+    where: str = ""
+    """The user's line of the last of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallParts(Event):
+    """Where the time of a warm compiled call goes."""
+
+    ev = "call_parts"
+    parts: list[CallPart] = field(default_factory=list)
+    """The most expensive first."""
+    eager_operators: dict[str, float] = field(default_factory=dict)
+    """The seconds of each operator in one eager pass, by its name."""
+    regions: float = 0.0
+    """The number of compiled regions that a pass enters."""
+    guards: dict[str, Any] = field(default_factory=dict, metadata=PRIVATE)
+    """The line with the slowest guards: see ``agent/timing/guard_costs.py``."""
+    not_measured: str = ""
+    """Why nothing was measured, as a clause."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,8 @@ class RunSpec:
     """
     measure_s: float = 0.0
     """The seconds for which eager and compiled calls are timed in turns."""
+    measures_parts: bool = False
+    """Also measure which parts of a compiled call take the time."""
 
     @property
     def factory_arguments(self) -> dict[str, Any]:
