@@ -149,15 +149,16 @@ def _guards_s(compiled: Side) -> float | None:
         ):
             yield
 
-    skipping = Side(compiled.call, without_guards)
+    checking, skipping = (
+        Side(compiled.call, compiled.surrounding),
+        Side(compiled.call, without_guards),
+    )
     try:
-        call_times.take_turns(skipping, compiled, GUARD_BLOCKS)
+        call_times.take_turns(skipping, checking, GUARD_BLOCKS)
     except Exception:  # the guards that are left do not decide
         return None
-    return max(
-        call_times.typical(compiled.seconds[-GUARD_BLOCKS:]) - call_times.typical(skipping.seconds),
-        0.0,
-    )
+    typical = call_times.typical
+    return max(typical(checking.seconds) - typical(skipping.seconds), 0.0)
 
 
 def _profile(

@@ -84,7 +84,7 @@ def compare_speed(runs: Sequence[CallsTimed], parts: CallParts) -> Speed | None:
         return None
     answers = [answer for answer, _, _ in answered]
     answer = SLOWER if set(answers) == {SLOWER} else answers[0]
-    why = "measure it on an idle machine"
+    why = "measure it on an idle machine, or with OMP_NUM_THREADS=1"
     if len(set(answers)) > 1:
         answer, why = UNSURE, "another process does not confirm it"
     _, ratio, run = min(answered, key=lambda row: row[1].value)

@@ -13,7 +13,7 @@ from reprokit.core.shared.contract.events import CallParts, CallsTimed
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import observation_reader, run_directory, supervise
 
-MEASURE_S = 5.0
+MEASURE_S = 3.0
 """Seconds of measurement in a process."""
 MAX_PROCESSES = 2
 """The second process confirms that calls are slower: memory has a different layout there."""

@@ -164,6 +164,8 @@ def why_not_minimizable(verdict: Verdict) -> str:
             "no failure of the compiler was found that a smaller program could show:"
             f" {verdict.reason}"
         )
+    if verdict.kind == "slower":
+        return "no assertion about the time of a smaller program is true on each machine"
     if verdict.kind == "rank-mismatch":
         return (
             "the failure needs several ranks; the program in the pack is the target's own source,"

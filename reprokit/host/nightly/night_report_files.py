@@ -42,6 +42,7 @@ MARKS = {
     "cudagraph-skip": ("kind-graph", "G"),
     "cache-miss": ("kind-recompile", "A"),
     "memory-growth": ("kind-oom", "Y"),
+    "slower": ("kind-slow", "P"),
     "rank-mismatch": ("kind-rank-mismatch", "K"),
     "slow-compile": ("kind-slow", "T"),
     "superlinear-compile": ("kind-slow", "L"),
