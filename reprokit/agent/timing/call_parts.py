@@ -24,8 +24,8 @@ MAX_PARTS = 40
 """Limit of the kernels and operators that are journaled, the most expensive ones."""
 MIN_PASSES, MAX_PASSES, MAX_EVENTS = 4, 40, 20_000
 """Limits of the passes that are profiled, and of their events."""
-GUARD_BLOCKS = 40
-"""The blocks in which calls with and without guards are timed in turns."""
+GUARD_BLOCKS, GUARD_S = 40, 1.0
+"""Limits of the blocks in which calls with and without guards are timed in turns, and of their time."""
 _LOOK_UP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 _COMPILED = (_REGION, "## Call CompiledFxGraph", "CompiledFunction")
 """How the names of the profiler's events begin that surround compiled code."""
@@ -154,7 +154,7 @@ def _guards_s(compiled: Side) -> float | None:
         Side(compiled.call, without_guards),
     )
     try:
-        call_times.take_turns(skipping, checking, GUARD_BLOCKS)
+        call_times.take_turns(skipping, checking, GUARD_BLOCKS, GUARD_S)
     except Exception:  # the guards that are left do not decide
         return None
     typical = call_times.typical

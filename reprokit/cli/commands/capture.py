@@ -397,11 +397,8 @@ def read_request(
     gpu = simulated_gpu.parse_gpu_option(options["gpu"]) if options["gpu"] is not None else None
     if gpu is not None and options["weights"] == "real":
         raise BadInput("--weights real cannot be used with --gpu: nothing runs on a simulated GPU")
-    if options["compare_speed"] and (gpu is not None or options["weights"] == "fake"):
-        raise BadInput(
-            "--compare-speed needs calls that are executed; leave out"
-            f" {'--gpu' if gpu is not None else '--weights fake'}"
-        )
+    if options["compare_speed"]:
+        _refuse_with_speed(options)
     if gpu is not None and not str(options["device"] or "cuda").startswith("cuda"):
         raise BadInput(
             f"--device {options['device']} cannot be used with --gpu, which compiles for cuda"
@@ -440,6 +437,21 @@ def read_request(
         tensor_parallel=options["tensor_parallel"] or 0,
         kernels=options["kernels"],
     )
+
+
+def _refuse_with_speed(options: dict[str, Any]) -> None:
+    """Raise BadInput for an option with which calls cannot be timed."""
+    from reprokit.core.shared.errors import BadInput
+
+    reasons = {
+        "--gpu": options["gpu"] and "on a simulated GPU nothing is executed",
+        "--weights fake": options["weights"] == "fake" and "on fake weights nothing is executed",
+        "--tensor-parallel-gpus": options["tensor_parallel"]
+        and "all ranks must make the same calls",
+    }
+    for name, reason in reasons.items():
+        if reason:
+            raise BadInput(f"--compare-speed cannot be used with {name}: {reason}; leave one out")
 
 
 def _weights(parsed: Target, knobs: dict[str, Any], options: dict[str, Any]) -> str:
