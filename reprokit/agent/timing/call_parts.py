@@ -25,7 +25,7 @@ MAX_PARTS = 40
 MIN_PASSES, MAX_PASSES, MAX_EVENTS = 4, 40, 20_000
 """Limits of the passes that are profiled, and of their events."""
 GUARD_BLOCKS, GUARD_S = 40, 1.0
-"""Limits of the blocks in which calls with and without guards are timed in turns, and of their time."""
+"""Limits of the blocks in which calls with and without guards are timed, and of their seconds."""
 _LOOK_UP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 _COMPILED = (_REGION, "## Call CompiledFxGraph", "CompiledFunction")
 """How the names of the profiler's events begin that surround compiled code."""
@@ -46,13 +46,8 @@ _sources: dict[str, tuple[list[str], str]] = {}
 def prepare() -> None:
     """Keep what the compiles tell about guards and lines. It is called before the first compile.
 
-    Each graph is compiled, because a graph from a cache does not tell which lines its kernels are.
+    A graph from a cache does not tell which lines its kernels are.
     """
-    import torch._functorch.config
-    import torch._inductor.config
-
-    torch._inductor.config.fx_graph_cache = False
-    torch._functorch.config.enable_autograd_cache = False
     symbols.attempt_hook(guard_costs.keep_trees)
     symbols.attempt_hook(_hook_lines)
     symbols.attempt_hook(_hook_kernels)

@@ -15,6 +15,8 @@ from reprokit.host.run import observation_reader, run_directory, supervise
 
 MEASURE_S = 3.0
 """Seconds of measurement in a process."""
+WITHOUT_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+"""A graph from a cache does not tell which lines its kernels are."""
 MAX_PROCESSES = 2
 """The second process confirms that calls are slower: memory has a different layout there."""
 
@@ -37,7 +39,12 @@ def compare_speed(
         folder = run_path / "speed" / str(number)
         run_directory.make_folders(folder)
         timed = dataclasses.replace(
-            request, measure_s=MEASURE_S, measures_parts=True, has_trace=False, compares=False
+            request,
+            measure_s=MEASURE_S,
+            measures_parts=True,
+            has_trace=False,
+            compares=False,
+            variables={**request.variables, **WITHOUT_CACHES},
         )
         outcome = supervise.run_target_once(timed, folder, show)
         if outcome.is_interrupted:

@@ -53,7 +53,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 CODEGEN, SIMULATION = "codegen", "simulation"
 CACHES, CALLS, LIVE, INSTALLED = "caches", "calls", "live", "installed"
-FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
+FACTORY, TRANSFORMERS, ZOO, TIMING = "factory", "transformers", "zoo", "timing"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
         "agent/serve",
@@ -95,6 +95,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
+    TIMING: ("agent/timing",),
 }
 """Folders and files of the agent that only some runs need. No run needs those that the program
 itself imports from the installed reprokit.
@@ -112,6 +113,8 @@ def agent_parts_of_request(request: Request) -> frozenset[str]:
         parts |= {CALLS, PLAIN}
     if request.gpu is not None:
         parts |= {CODEGEN, SIMULATION}
+    if request.measure_s:
+        parts.add(TIMING)
     return agent_parts_of_environment({**os.environ, **request.variables}) | parts
 
 
