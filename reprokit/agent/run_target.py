@@ -130,7 +130,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
         for number, (args, kwargs) in enumerate(target.calls):
             with _stage(f"call-{number}" if spec.is_compiled else f"eager-{number}"):
                 try:
-                    _call_model(compiled, args, kwargs, is_train, run_backward, must_train)
+                    call_model(compiled, args, kwargs, is_train, run_backward, must_train)
                     if not is_fake:
                         measure.await_gpu()
                 except Exception as error:
@@ -332,7 +332,7 @@ def _journal_target(target: BuiltTarget, is_train: bool, entry: str) -> None:
     )
 
 
-def _call_model(
+def call_model(
     model: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -383,7 +383,7 @@ def _sample_calls(
 
     def call(number: int) -> None:
         args, kwargs = target.calls[number % len(target.calls)]
-        _call_model(model, args, kwargs, is_train, run_backward)
+        call_model(model, args, kwargs, is_train, run_backward)
         measure.await_gpu()
 
     call_samples.sample_calls(call, spec.calls, len(target.calls), spec.is_compiled)
@@ -408,7 +408,7 @@ def _measure(
         def make_calls() -> None:
             for args, kwargs in target.calls:
                 if is_train:
-                    _call_model(model, args, kwargs, is_train, run_backward)
+                    call_model(model, args, kwargs, is_train, run_backward)
                 else:
                     model(*args, **kwargs)
 

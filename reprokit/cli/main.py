@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "Report whether a program has the failure of a pack, for git bisect and reducers.",
     "conditions": "Find what a failure needs of the machine, the process and the settings.",
     "env": "Print what a pack contains about this machine and interpreter.",
+    "hunt": "Look for failures of the compiler that nobody has reported.",
     "issue": "Show which text of a pack goes into which field of an issue; nothing is posted.",
     "kernel": "Compile a Triton kernel for several architectures, and try remedies.",
     "known": "Say whether a failure is known, and what avoids it.",

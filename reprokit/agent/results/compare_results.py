@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
@@ -109,7 +109,9 @@ def journal_differences(folder: str) -> None:
     Nothing happens while the results of eager or compiled code are missing.
     """
     files = {role: _load_file(folder, role) for role in ROLES}
-    eager, compiled, again, wide, repeated = (_index_rows(files[role]) for role in ROLES)
+    eager, compiled, again, wide, repeated = (
+        None if (file := files[role]) is None else index_rows(file["rows"]) for role in ROLES
+    )
     if eager is None or compiled is None:
         return
     has_raised = any(file["has_raised"] for file in files.values() if file is not None)
@@ -147,8 +149,9 @@ def _load_file(folder: str, role: str) -> ResultFile | None:
     return file
 
 
-def _index_rows(file: ResultFile | None) -> ResultRows | None:
-    return None if file is None else {(r["call"], r["name"]): r for r in file["rows"]}
+def index_rows(rows: Iterable[ResultRow]) -> ResultRows:
+    """Return the rows by their keys."""
+    return {(r["call"], r["name"]): r for r in rows}
 
 
 def _skipped_count(

@@ -344,6 +344,13 @@ class ResultRecorder:
                     )
         self.rows.append(row)
 
+    def note_end(self) -> None:
+        """Add the gradients and buffers at the end of the program."""
+        if not self._are_gradients_noted:
+            self._note_state(-1, lambda: self._gradients(self._leaves))
+        if not self._are_buffers_noted:
+            self._note_state(-1, self._buffers)
+
     def write_file(self) -> None:
         """Add the gradients and buffers at the end of the program, and write the file of the role.
 
@@ -351,10 +358,7 @@ class ResultRecorder:
         """
         import torch
 
-        if not self._are_gradients_noted:
-            self._note_state(-1, lambda: self._gradients(self._leaves))
-        if not self._are_buffers_noted:
-            self._note_state(-1, self._buffers)
+        self.note_end()
         path = os.path.join(self.folder, f"{self.role}.pt")
         os.makedirs(self.folder, exist_ok=True)
         skipped = {"calls": self.skipped_calls, "tensors": self.skipped_tensors}

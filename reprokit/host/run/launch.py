@@ -51,6 +51,7 @@ def copied_agent(run_path: Path | None, parts: frozenset[str]) -> Iterator[Path]
 
 
 SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
+HUNT = "hunt"
 CODEGEN, SIMULATION = "codegen", "simulation"
 CACHES, CALLS, LIVE, INSTALLED = "caches", "calls", "live", "installed"
 FACTORY, TRANSFORMERS, ZOO, TIMING = "factory", "transformers", "zoo", "timing"
@@ -94,6 +95,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     INSTALLED: ("agent/failures", "agent/prepare.py"),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     TRANSFORMERS: ("agent/target/hf",),
+    HUNT: ("agent/hunt",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
     TIMING: ("agent/timing",),
 }
@@ -144,7 +146,7 @@ def agent_files(source: Path, parts: frozenset[str]) -> list[Path]:
             if path.suffix == ".pyc":
                 module = module.parent.parent / f"{path.name.partition('.')[0]}.py"
             names = {str(module), *map(str, module.parents)}
-            if path.suffix in (".py", ".pyc", ".cpp") and not names & left_out:
+            if path.suffix in (".py", ".pyc", ".cpp", ".txt") and not names & left_out:
                 chosen.append(path)
     return chosen
 

@@ -1,0 +1,116 @@
+"""Small Python programs for Dynamo, made of the blocks in ``python_blocks.txt``.
+
+A block has definitions, and lines that change a tensor ``out``, a number ``n``, globals, attributes
+and the list ``LOG``. The last call returns what the calls before have changed, and is not compiled.
+So a comparison of results compares side effects too.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+from typing import NamedTuple
+
+NESTINGS = (
+    ("if n % 2 == {k}:", ""),
+    ("for turn in range({k} + 1):", ""),
+    ("try:", "finally:\n    LOG.append('done')"),
+    ("with torch.no_grad():", ""),
+    ("if out.sum() > {k}:", "else:\n    n += 1"),
+    ("try:", "except ArithmeticError:\n    n += {k}"),
+)
+"""What may enclose a block: its head, and what follows."""
+
+
+class Block(NamedTuple):
+    """One feature of the language."""
+
+    definitions: str
+    lines: str
+
+
+@functools.cache
+def blocks() -> tuple[Block, ...]:
+    """Return the blocks of the table."""
+    path = os.path.join(os.path.dirname(__file__), "python_blocks.txt")
+    with open(path, encoding="utf-8") as file:
+        texts = file.read().split("=====\n")
+    pairs = (text.partition("---\n") for text in texts)
+    return tuple(Block(head, lines) for head, _, lines in pairs)
+
+
+def write_program(draw: random.Random) -> str:
+    """Return a program of one to four blocks."""
+    definitions: list[str] = []
+    body: list[str] = []
+    for number in range(draw.randint(1, 4)):
+        block = draw.choice(blocks())
+        facts = {"i": number, "a": draw.randint(1, 4), "b": draw.randint(1, 4)}
+        definitions.append(block.definitions.format(**facts))
+        rows = block.lines.format(**facts).splitlines()
+        if draw.random() < 0.35:
+            head, tail = (part.format(k=draw.randint(0, 2)) for part in draw.choice(NESTINGS))
+            rows = [head, *(f"    {row}" for row in rows), *tail.splitlines()]
+        if draw.random() < 0.25:
+            name = f"part_{number}"
+            definitions.append(_function_text(name, rows))
+            rows = [f"out, n = {name}(out, n)"]
+        body += rows
+        if draw.random() < 0.15:
+            body.append("torch._dynamo.graph_break()")
+    return PROGRAM.format(
+        definitions="\n".join(definitions),
+        body="\n".join(f"    {row}" for row in body),
+        start=draw.randint(0, 3),
+        dynamic=', "dynamic": True' if draw.random() < 0.2 else "",
+    )
+
+
+def _function_text(name: str, rows: list[str]) -> str:
+    return "\n".join([f"def {name}(out, n):", *(f"    {row}" for row in rows), "    return out, n"])
+
+
+PROGRAM = '''\
+"""A program of some features of Python."""
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import io
+import itertools
+import operator
+import weakref
+
+import torch
+
+LOG = []
+STATE = {{"mode": 1}}
+BUFFER = io.StringIO()
+
+
+{definitions}
+
+
+@torch.compiler.disable
+def observe():
+    own = [(k, repr(v)) for k, v in sorted(globals().items()) if k[-2:-1] == "_" != k[0]]
+    return ";".join(LOG), BUFFER.getvalue(), str([row for row in own if " at 0x" not in row[1]])
+
+
+def function(x, look=False):
+    if look:
+        return observe()
+    out, n = x + 1, {start}
+{body}
+    return out, n
+
+
+def make():
+    x = torch.arange(12.0).reshape(3, 4)
+    calls = [((x,), {{}}), ((x - 7,), {{}}), ((x, True), {{}})]
+    return {{"model": function, "calls": calls, "compile": {{"backend": "eager"{dynamic}}}}}
+'''

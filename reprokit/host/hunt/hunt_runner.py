@@ -1,0 +1,61 @@
+"""Run a hunt: search, and capture what was found, in turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from reprokit.host.hunt import capture_findings, search
+from reprokit.host.hunt.families import HuntDocument, describe_hunt
+from reprokit.host.hunt.outcomes import open_hunt
+from reprokit.host.probe.client import ProbeServer
+
+SOURCES = ("opinfo", "python", "config")
+ALL = 1 << 40
+TURN_S = 300.0
+"""Seconds of a search before findings are captured."""
+CAPTURES = 4
+"""Findings that are captured before the search goes on."""
+CAPTURE_S = 150.0
+"""Seconds that a capture usually takes; no capture begins with less time left."""
+Say = Callable[[str], None]
+
+
+def run_hunt(
+    path: Path,
+    sources: Sequence[str],
+    seed: int,
+    python: str,
+    limit_s: float,
+    most: int | None,
+    say: Say,
+    show: Say,
+) -> HuntDocument:
+    """Hunt for ``limit_s`` seconds, or until ``most`` targets have run and their findings are
+    captured. Return what the folder has then.
+
+    Raises:
+        BadInput: the folder cannot be used.
+        NightFailed: the ledger cannot be written.
+        ServerLost: the probe server cannot start.
+    """
+    end = time.monotonic() + limit_s
+    last = ALL if most is None else most
+    is_interrupted = False
+    with open_hunt(path, sources, seed, python) as hunt:
+        if hunt.outcomes:
+            say(f"resuming after target {hunt.next_number - 1}: {search.describe_counts(hunt)}")
+        try:
+            while time.monotonic() < end and not is_interrupted:
+                with ProbeServer(path / "server", python, "build") as server:
+                    search.search(hunt, server, min(end, time.monotonic() + TURN_S), last, show)
+                room = int((end - time.monotonic()) / CAPTURE_S)
+                chosen = capture_findings.pending_findings(hunt)[: max(min(room, CAPTURES), 0)]
+                if chosen:
+                    is_interrupted = capture_findings.capture_findings(hunt, chosen, say, show)
+                elif hunt.next_number >= last:
+                    break
+        except KeyboardInterrupt:
+            is_interrupted = True
+        return describe_hunt(hunt, is_interrupted)
