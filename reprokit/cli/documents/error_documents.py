@@ -14,7 +14,7 @@ class ErrorKeys(TypedDict):
         str,
         msgspec.Meta(
             description="usage, bad-input, configuration, consent, machine-limit, interrupted,"
-            " nightly-run-failed or defect"
+            " nightly-run-failed, hunt-failed or defect"
         ),
     ]
     message: str

@@ -17,6 +17,7 @@ from reprokit.cli.documents import (
     study_documents,
 )
 from reprokit.core.shared.simulation import Gpu
+from reprokit.host.hunt import families
 from reprokit.host.nightly import night_report_model
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,6 +36,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "check": (study_documents.CheckDocument,),
     "conditions": (study_documents.ConditionsDocument,),
     "env": (pack_documents.EnvironmentDocument, pack_documents.HooksDocument, Gpu),
+    "hunt": (families.HuntDocument,),
     "issue": (
         pack_documents.IssueDocument,
         pack_documents.NoIssueDocument,

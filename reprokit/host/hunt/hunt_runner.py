@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reprokit.host.hunt import capture_findings, search
+from reprokit.host.hunt import capture_findings, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
 from reprokit.host.hunt.outcomes import open_hunt
 from reprokit.host.probe.client import ProbeServer
@@ -45,11 +45,15 @@ def run_hunt(
     is_interrupted = False
     with open_hunt(path, sources, seed, python) as hunt:
         if hunt.outcomes:
-            say(f"resuming after target {hunt.next_number - 1}: {search.describe_counts(hunt)}")
+            say(
+                f"resuming after target {hunt.next_number - 1}: {target_search.describe_counts(hunt)}"
+            )
         try:
             while time.monotonic() < end and not is_interrupted:
                 with ProbeServer(path / "server", python, "build") as server:
-                    search.search(hunt, server, min(end, time.monotonic() + TURN_S), last, show)
+                    target_search.search_targets(
+                        hunt, server, min(end, time.monotonic() + TURN_S), last, show
+                    )
                 room = int((end - time.monotonic()) / CAPTURE_S)
                 chosen = capture_findings.pending_findings(hunt)[: max(min(room, CAPTURES), 0)]
                 if chosen:

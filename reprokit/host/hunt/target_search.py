@@ -34,7 +34,9 @@ judge_targets({sources}, {seed}, {numbers}, os.path.join(os.environ["REPROKIT_RU
 Show = Callable[[str], None]
 
 
-def search(hunt: HuntFolder, server: ProbeServer, until: float, last: int, show: Show) -> None:
+def search_targets(
+    hunt: HuntFolder, server: ProbeServer, until: float, last: int, show: Show
+) -> None:
     """Run targets until the time ``until`` of the monotonic clock, or the number ``last``.
 
     Raises:
