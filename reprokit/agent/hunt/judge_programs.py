@@ -42,8 +42,6 @@ memory. ``nan``: one of the two has a NaN where eager and float64 have one or di
 ``signed-zero``: only the sign of a zero differs. ``overflow``: integers beyond their type.
 """
 PROGRAM_NAME = "hunted_program"
-TARGET_WALL_S = 120
-"""Seconds after which the kernel ends a process whose target neither returns nor fails."""
 MAX_MESSAGE = 300
 
 
@@ -60,11 +58,14 @@ class Judged:
     """
 
 
-def judge_targets(sources: Sequence[str], seed: int, numbers: Sequence[int], path: str) -> None:
+def judge_targets(
+    sources: Sequence[str], seed: int, numbers: Sequence[int], path: str, limit_s: int
+) -> None:
     """Judge targets of a hunt; target ``number`` is of the source ``number % len(sources)``.
 
     JSON lines are written to ``path`` for each target: its text before it runs, each stage that
-    begins, and what it did. So the last line of a process that has died says what it ran.
+    begins, and what it did. So the last line of a process that has died says what it ran. The
+    kernel ends the process if a target takes ``limit_s`` seconds; 0 for no limit.
     """
     warnings.simplefilter("ignore")
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -75,14 +76,14 @@ def judge_targets(sources: Sequence[str], seed: int, numbers: Sequence[int], pat
             row |= {"number": number, "source": source}
             os.write(out, json.dumps(row).encode() + b"\n")
 
-        signal.alarm(TARGET_WALL_S)
+        signal.alarm(limit_s)
         write()
         text = source_table.write_target(source, seed, number)
         write(text=text)
         judged = judge_program(text, lambda stage: write(stage=stage))
         write(**dataclasses.asdict(judged), cpu_s=round(_cpu_s() - began, 3))
         if judged.kind == WRONG:
-            signal.alarm(TARGET_WALL_S)
+            signal.alarm(limit_s)
             text = shorten_program(text, functools.partial(_is_like, judged))
             group = f"{judged.group} {words_of_program(text)}"
             write(text=text, group=group, cpu_s=round(_cpu_s() - began, 3))

@@ -51,6 +51,14 @@ if TYPE_CHECKING:
     type=shared.at_least(1),
     help="End when this number of programs have run in all parts together.",
 )
+@shared.option(
+    "--timeout",
+    "target_limit_s",
+    type=SECONDS,
+    default="90s",
+    show_default=True,
+    help="How long one program may take; one that takes longer hangs.",
+)
 @shared.option("--python", type=PLACE, help=f"Interpreter; default: {shared.DEFAULT_PYTHON}.")
 @shared.option(
     "--output-dir",
@@ -67,6 +75,7 @@ def hunt(
     seed: int,
     limit_s: float,
     targets: int | None,
+    target_limit_s: float,
     python: str | None,
     output_dir: Path,
     as_json: bool,
@@ -84,6 +93,7 @@ def hunt(
       reprokit hunt --source python --seed 3 --targets 500 --output-dir hunts/python-3
     """
     from reprokit.host.hunt import hunt_runner
+    from reprokit.host.hunt.outcomes import HuntPlan
     from reprokit.host.nightly.night_runner import NightFailed
     from reprokit.host.probe.client import ServerLost
     from reprokit.host.system import interrupts
@@ -101,11 +111,10 @@ def hunt(
         try:
             document = hunt_runner.run_hunt(
                 output_dir.resolve(),
-                names,
-                seed,
-                chosen,
+                HuntPlan(tuple(names), seed, chosen),
                 limit_s,
                 targets,
+                target_limit_s,
                 live.show_message,
                 lambda words: live.show_status(
                     OperationStatus("hunting", words, limit_s=limit_s, began=began)
@@ -137,18 +146,16 @@ def print_hunt(document: HuntDocument) -> None:
         rows.append(
             (
                 "known" if family["is_known"] else "new",
-                family["kind"],
-                family["phase"],
-                family["cause"],
+                family["title"],
                 str(family["findings"]),
-                f"{min(lines)} lines" if lines else "no repro",
-                next((m["pack"] for m in family["members"] if m["pack"]), ""),
+                f"{min(lines)} lines" if lines else family["members"][0]["says"] or "no repro",
+                next((m["issue"] for m in family["members"] if m["issue"]), ""),
             )
         )
     if rows:
-        out.RESULTS.print_table(("", "kind", "phase", "cause", "programs", "repro", "pack"), rows)
+        out.RESULTS.print_table(("", "failure", "programs", "repro", "issue"), rows)
     else:
-        out.RESULTS.print_line("no failure of the compiler")
+        out.RESULTS.print_line("no failure of the compiler is captured")
     if document["unconfirmed"]:
         out.RESULTS.print_line(f"{len(document['unconfirmed'])} findings were not confirmed")
     if document["pending"]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.host.hunt.outcomes import PROGRAMS_FOLDER, HuntFolder, Outcome
+from reprokit.host.hunt.outcomes import HuntFolder, Outcome
 from reprokit.host.nightly import night_report, night_runner
+from reprokit.host.nightly.jobs import job_result
+from reprokit.host.nightly.jobs.job_schema import FailsSchema, JobResult
 from reprokit.host.nightly.ledger import ledger_file
-from reprokit.host.nightly.night_report_model import BugReport
 from reprokit.host.nightly.suite.cells import JobLimits, Suite, SuiteCell, SuiteEnvironment
-from reprokit.host.system import files
+from reprokit.host.system import files, host_log
 
 LEDGER_FILE, CAPTURED_FILE = "ledger.sqlite", "captured.jsonl"
 MAX_OF_GROUP = 2
@@ -21,23 +24,52 @@ ENVIRONMENT = "default"
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class CapturedFinding:
+    """What ``reprokit capture`` and ``reprokit minimize`` made of a finding."""
+
+    number: int
+    kind: str = ""
+    """The kind of the verdict; empty if there is none."""
+    phase: str = ""
+    operator: str = ""
+    """The operator or the pass that the signature names; empty if it names none."""
+    title: str = ""
+    signature: str = ""
+    lines: int | None = None
+    """Lines of the proved repro; None if there is none."""
+    pack: str = ""
+    issue: str = ""
+    """The file with the text of the issue."""
+    says: str = ""
+    """What became of the reduction, in words."""
+    problem: str = ""
+    """Why there is no verdict."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the capture says that the compiler fails."""
+        return self.kind not in job_result.NO_BUG
+
+
 def pending_findings(hunt: HuntFolder) -> list[Outcome]:
     """Return the findings to capture next: one of each group without a confirmed one."""
     captured = captured_findings(hunt)
     pending = []
     for members in hunt.groups().values():
-        answers = [captured[one.number] for one in members if one.number in captured]
+        answers = [captured[one.number].is_confirmed for one in members if one.number in captured]
         left = [one for one in members if one.number not in captured]
         if left and not any(answers) and len(answers) < MAX_OF_GROUP:
             pending.append(left[0])
     return pending
 
 
-def captured_findings(hunt: HuntFolder) -> dict[int, bool]:
-    """Return the numbers of the captured findings, and whether the capture confirmed them."""
+def captured_findings(hunt: HuntFolder) -> dict[int, CapturedFinding]:
+    """Return the captured findings by their numbers."""
+    names = {field.name for field in dataclasses.fields(CapturedFinding)}
     lines = files.read_text(hunt.path / CAPTURED_FILE).splitlines()
-    rows = map(files.parse_json_object, lines)
-    return {int(row["number"]): bool(row["is_confirmed"]) for row in rows if row}
+    rows = [row for line in lines if (row := files.parse_json_object(line)).keys() == names]
+    return {row["number"]: CapturedFinding(**row) for row in rows}
 
 
 def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show: Say) -> bool:
@@ -46,38 +78,48 @@ def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show
     Raises:
         NightFailed: the ledger or the folder cannot be written.
     """
-    cells = tuple(
-        SuiteCell(target_of(one), settings={"environment": ENVIRONMENT}, limits=LIMITS)
-        for one in chosen
-    )
-    environment = SuiteEnvironment(ENVIRONMENT, hunt.plan.python)
+    settings = {"environment": ENVIRONMENT}
+    programs = [hunt.program_of(one).relative_to(hunt.path) for one in chosen]
+    cells = tuple(SuiteCell(f"{path}:make", settings=settings, limits=LIMITS) for path in programs)
+    environments = {ENVIRONMENT: SuiteEnvironment(ENVIRONMENT, hunt.plan.python)}
     text = json.dumps([cell.key for cell in cells])
-    suite = Suite(
-        hunt.path / "hunt.toml", "hunt", text, cells, {ENVIRONMENT: environment}, keep_nights=10**6
-    )
+    suite = Suite(hunt.path / "hunt.toml", "hunt", text, cells, environments, keep_nights=10**6)
     result = night_runner.run_night(suite, cells, hunt.path, None, "local", 1, say, show)
-    confirmed = targets_of_bugs(hunt.path)
-    if not result["is_interrupted"]:
-        for one in chosen:
-            row = {"number": one.number, "is_confirmed": target_of(one) in confirmed}
+    jobs = sorted((hunt.path / "nights" / result["night"]["name"] / "jobs").iterdir())
+    for one, cell, job in zip(chosen, cells, jobs, strict=True):
+        found: JobResult | None = None
+        with host_log.suppress(FailsSchema):
+            found = job_result.read_result(job, cell.key)
+        if found is not None:
+            row = dataclasses.asdict(_captured_finding(one, found))
             files.append_json(hunt.path / CAPTURED_FILE, row)
     return result["is_interrupted"]
 
 
-def target_of(outcome: Outcome) -> str:
-    """Return the target of a finding, as an argument of capture in the folder of the hunt."""
-    return f"{PROGRAMS_FOLDER}/{outcome.source}_{outcome.number:06d}.py:make"
+def _captured_finding(outcome: Outcome, result: JobResult) -> CapturedFinding:
+    if not result.attempts or not result.attempts[-1].verdict.kind:
+        return CapturedFinding(outcome.number, problem=result.problem)
+    attempt, repro = result.attempts[-1], result.minimized
+    traits = {**attempt.traits, **(repro.traits if repro else {})}
+    return CapturedFinding(
+        outcome.number,
+        kind=attempt.verdict.kind or "",
+        phase=str(traits.get("phase") or ""),
+        operator=str(traits.get("operator") or ""),
+        title=attempt.signature.title,
+        signature=attempt.signature.id or "",
+        lines=repro.lines if repro else None,
+        pack=attempt.pack or "",
+        issue=str(Path(attempt.run_dir) / "pack" / "issue.md") if attempt.run_dir else "",
+        says=(repro.says or repro.problem or "") if repro else "",
+    )
 
 
-def bugs_of_hunt(path: Path) -> list[BugReport]:
-    """Return the bugs in the ledger of a hunt."""
-    if not (path / LEDGER_FILE).exists():
-        return []
-    with ledger_file.open_ledger(path / LEDGER_FILE) as store:
-        groups = night_report.make_report(store, None, path)["groups"]
-    return [bug for name in ("new", "regressed", "flaky", "open") for bug in groups[name]]
-
-
-def targets_of_bugs(path: Path) -> dict[str, BugReport]:
-    """Return the targets that have shown a bug, with it."""
-    return {row["target"]: bug for bug in bugs_of_hunt(path) for row in bug["matrix"]["rows"]}
+def known_signatures(hunt: HuntFolder) -> dict[str, list[str]]:
+    """Return what the catalogue says about each signature in the ledger, as sentences."""
+    if not (hunt.path / LEDGER_FILE).exists():
+        return {}
+    with ledger_file.open_ledger(hunt.path / LEDGER_FILE) as store:
+        groups = night_report.make_report(store, None, hunt.path)["groups"]
+    bugs = [bug for group in groups.values() for bug in group]
+    return {signature["id"]: bug["known"] for bug in bugs for signature in bug["signatures"]}

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TypedDict
 
 from reprokit.host.hunt import capture_findings
-from reprokit.host.hunt.capture_findings import target_of
+from reprokit.host.hunt.capture_findings import CapturedFinding
 from reprokit.host.hunt.outcomes import HuntFolder
-from reprokit.host.nightly.night_report_model import BugReport
 
 
 class FamilyMember(TypedDict):
-    """A bug of a family: what ``reprokit capture`` made of one or more findings."""
+    """A group of programs that look alike, of which one is captured."""
 
-    title: str
+    program: str
+    findings: int
+    """How many programs are in the group."""
     signature: str
-    targets: list[str]
     repro_lines: int | None
-    """Lines of its proved repro; None if there is none."""
+    """Lines of the proved repro; None if there is none."""
+    says: str
+    """What became of the reduction, in words."""
     pack: str
+    issue: str
+    """The file with the text of the issue."""
     known: list[str]
     """The known failures that it matches, one sentence each."""
 
@@ -30,10 +33,12 @@ class Family(TypedDict):
 
     kind: str
     phase: str
-    cause: str
+    title: str
+    """The signature without numbers. Where it names neither an operator nor a pass, also the words
+    of the shortened programs.
+    """
     is_known: bool
     findings: int
-    """How many targets show it, with those that are only like a captured one."""
     members: list[FamilyMember]
 
 
@@ -51,7 +56,7 @@ class HuntDocument(TypedDict):
     """How many targets had each outcome."""
     by_source: dict[str, dict[str, int]]
     groups: int
-    """Groups of findings that look alike, of which at least one is captured."""
+    """Groups of findings that look alike."""
     unconfirmed: list[str]
     """Captured programs in which capture saw no failure of the compiler."""
     pending: list[str]
@@ -63,25 +68,45 @@ class HuntDocument(TypedDict):
 
 def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
     """Return the result of a hunt so far."""
-    bugs = capture_findings.bugs_of_hunt(hunt.path)
     captured = capture_findings.captured_findings(hunt)
-    names = {target_of(one): len(members) for members in hunt.groups().values() for one in members}
+    known = capture_findings.known_signatures(hunt)
+    outcomes = {one.number: one for one in hunt.outcomes}
+    sizes = {one.number: len(members) for members in hunt.groups().values() for one in members}
     families: dict[tuple[str, str, str], Family] = {}
-    for bug in bugs:
-        key = (bug["kind"], bug["phase"], plain_cause(bug["cause"]))
+    for one in captured.values():
+        if not one.is_confirmed:
+            continue
+        title = family_title(one, outcomes[one.number].group)
         family = families.setdefault(
-            key,
-            {"kind": key[0], "phase": key[1], "cause": key[2], "is_known": False, "findings": 0,
-             "members": []},
-        )  # fmt: skip
-        member = _member(bug, hunt.path)
-        family["members"].append(member)
-        family["findings"] += sum(names.get(target, 0) for target in member["targets"])
-        family["is_known"] |= bool(member["known"])
+            (one.kind, one.phase, title),
+            Family(
+                kind=one.kind,
+                phase=one.phase,
+                title=title,
+                is_known=False,
+                findings=0,
+                members=[],
+            ),
+        )
+        says = known.get(one.signature, [])
+        family["findings"] += sizes[one.number]
+        family["is_known"] |= bool(says)
+        family["members"].append(
+            {
+                "program": str(hunt.program_of(outcomes[one.number])),
+                "findings": sizes[one.number],
+                "signature": one.signature,
+                "repro_lines": one.lines,
+                "says": one.says,
+                "pack": one.pack,
+                "issue": one.issue,
+                "known": says,
+            }
+        )
     by_source: dict[str, dict[str, int]] = {}
-    for one in hunt.outcomes:
-        row = by_source.setdefault(one.source, {})
-        row[one.kind] = row.get(one.kind, 0) + 1
+    for outcome in hunt.outcomes:
+        row = by_source.setdefault(outcome.source, {})
+        row[outcome.kind] = row.get(outcome.kind, 0) + 1
     is_new = any(not family["is_known"] for family in families.values())
     return {
         "schema": 1,
@@ -94,7 +119,9 @@ def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
         "by_source": by_source,
         "groups": len(hunt.groups()),
         "unconfirmed": [
-            str(hunt.program_of(one)) for one in hunt.outcomes if captured.get(one.number) is False
+            str(hunt.program_of(outcomes[one.number]))
+            for one in captured.values()
+            if not one.is_confirmed
         ],
         "pending": [str(hunt.program_of(one)) for one in capture_findings.pending_findings(hunt)],
         "families": sorted(families.values(), key=lambda row: (row["is_known"], -row["findings"])),
@@ -103,17 +130,8 @@ def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
     }
 
 
-def plain_cause(cause: str) -> str:
-    """Return a cause without numbers, which differ between programs of one cause."""
-    return re.sub(r"\d+", "N", cause)
-
-
-def _member(bug: BugReport, folder: Path) -> FamilyMember:
-    return {
-        "title": bug["title"],
-        "signature": bug["signatures"][0]["id"] if bug["signatures"] else "",
-        "targets": [row["target"] for row in bug["matrix"]["rows"]],
-        "repro_lines": bug["repro_lines"],
-        "pack": str(folder / bug["pack"]) if bug["pack"] else "",
-        "known": bug["known"],
-    }
+def family_title(captured: CapturedFinding, group: str) -> str:
+    """Return what the captures of a family have in common, without numbers."""
+    title = re.sub(r"\d+", "N", captured.title)
+    is_vague = captured.kind == "wrong-result" and not captured.operator
+    return f"{title}: {group}" if is_vague else title

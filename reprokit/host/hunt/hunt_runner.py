@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from reprokit.host.hunt import capture_findings, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
-from reprokit.host.hunt.outcomes import open_hunt
+from reprokit.host.hunt.outcomes import HuntPlan, open_hunt
 from reprokit.host.probe.client import ProbeServer
 
 SOURCES = ("opinfo", "python", "config")
@@ -24,16 +24,15 @@ Say = Callable[[str], None]
 
 def run_hunt(
     path: Path,
-    sources: Sequence[str],
-    seed: int,
-    python: str,
+    plan: HuntPlan,
     limit_s: float,
     most: int | None,
+    target_limit_s: float,
     say: Say,
     show: Say,
 ) -> HuntDocument:
     """Hunt for ``limit_s`` seconds, or until ``most`` targets have run and their findings are
-    captured. Return what the folder has then.
+    captured. Return what the folder has then. A target may take ``target_limit_s``.
 
     Raises:
         BadInput: the folder cannot be used.
@@ -43,14 +42,13 @@ def run_hunt(
     end = time.monotonic() + limit_s
     last = ALL if most is None else most
     is_interrupted = False
-    with open_hunt(path, sources, seed, python) as hunt:
+    with open_hunt(path, plan, target_limit_s) as hunt:
         if hunt.outcomes:
-            say(
-                f"resuming after target {hunt.next_number - 1}: {target_search.describe_counts(hunt)}"
-            )
+            counts = target_search.describe_counts(hunt)
+            say(f"resuming after target {hunt.next_number - 1}: {counts}")
         try:
             while time.monotonic() < end and not is_interrupted:
-                with ProbeServer(path / "server", python, "build") as server:
+                with ProbeServer(path / "server", plan.python, "build") as server:
                     target_search.search_targets(
                         hunt, server, min(end, time.monotonic() + TURN_S), last, show
                     )

@@ -11,7 +11,7 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,9 @@ class Outcome:
 class HuntFolder:
     """The folder of a hunt, which one process at a time uses."""
 
-    def __init__(self, path: Path, plan: HuntPlan) -> None:
-        self.path, self.plan = path, plan
+    def __init__(self, path: Path, plan: HuntPlan, limit_s: float) -> None:
+        """``limit_s`` is the most that a program may take, in seconds."""
+        self.path, self.plan, self.limit_s = path, plan, limit_s
         self.outcomes = _read_outcomes(path / OUTCOMES_FILE)
 
     @property
@@ -101,13 +102,13 @@ def _read_outcomes(path: Path) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def open_hunt(path: Path, sources: Sequence[str], seed: int, python: str) -> Iterator[HuntFolder]:
+def open_hunt(path: Path, chosen: HuntPlan, limit_s: float) -> Iterator[HuntFolder]:
     """Open the folder of a hunt, or make it; yield it.
 
     Raises:
         BadInput: the folder has a different hunt, is in use, or cannot be written.
     """
-    plan = {"schema": 1, "sources": list(sources), "seed": seed, "python": python}
+    plan = {"schema": 1, **dataclasses.asdict(chosen), "sources": list(chosen.sources)}
     try:
         (path / PROGRAMS_FOLDER).mkdir(parents=True, exist_ok=True)
         file = (path / ".hunt.lock").open("a+")
@@ -135,7 +136,7 @@ def open_hunt(path: Path, sources: Sequence[str], seed: int, python: str) -> Ite
             if os.listdir(path / PROGRAMS_FOLDER) or (path / OUTCOMES_FILE).exists():
                 raise BadInput(f"{path} has no {HUNT_FILE}; name a different --output-dir")
             files.write_json(path / HUNT_FILE, plan)
-        yield HuntFolder(path, HuntPlan(tuple(sources), seed, python))
+        yield HuntFolder(path, chosen, limit_s)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

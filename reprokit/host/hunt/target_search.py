@@ -6,6 +6,7 @@ names the target, which runs again alone, and the targets after it run in the ne
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -22,14 +23,13 @@ from reprokit.host.system import deletion
 
 BATCH = 24
 """Targets of one child: its start costs less than one of them."""
-TARGET_S = 90.0
-"""Seconds of a target that runs alone, without those in which it waits for a CPU."""
 ROWS_FILE = "targets.jsonl"
 PROGRAM = """\
 import os
 from _reprokit.agent.hunt.judge_programs import judge_targets
 
-judge_targets({sources}, {seed}, {numbers}, os.path.join(os.environ["REPROKIT_RUN_DIR"], {file}))
+path = os.path.join(os.environ["REPROKIT_RUN_DIR"], {file!r})
+judge_targets({sources}, {seed}, {numbers}, path, {limit_s})
 """
 Show = Callable[[str], None]
 
@@ -63,13 +63,15 @@ def _run_batch(
     A target that has ended the child runs again alone, which decides its outcome.
     """
     plan = hunt.plan
+    is_alone = len(numbers) == 1  # then the host has the limit, which knows the wait for a CPU
     text = PROGRAM.format(
         sources=list(plan.sources),
         seed=plan.seed,
         numbers=list(numbers),
-        file=repr(ROWS_FILE),
+        file=ROWS_FILE,
+        limit_s=0 if is_alone else math.ceil(hunt.limit_s),
     )
-    limits = ProbeLimits(TARGET_S * len(numbers), isolation=isolation)
+    limits = ProbeLimits(hunt.limit_s * len(numbers), isolation=isolation)
     ended, folder = server.run_program(text, limits)
     try:
         rows = _rows_by_target(folder)
@@ -82,7 +84,7 @@ def _run_batch(
             return
     finally:
         deletion.delete_path(folder, inside=server.folder)
-    if len(numbers) > 1:
+    if not is_alone:
         _run_batch(hunt, server, [number], isolation)
     else:
         kind, detail = _how_it_ended(ended, row)

@@ -1,0 +1,162 @@
+"""A hunt with a bug that the tests put into the compiler of every process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.agent.hunt import source_table
+from reprokit.host.hunt.outcomes import HuntFolder, HuntPlan
+from tests.support.environments import ROOT, clean_environ
+from tests.support.reprokit_calls import CallResult, reprokit
+
+PLANTED = """
+import importlib.abc
+import importlib.machinery
+import operator
+import os
+import sys
+import time
+
+NAME = "torch._dynamo.backends.registry"
+
+
+def plant(registry):
+    real = registry.lookup_backend
+
+    def lookup_backend(backend):
+        found = real(backend)
+        return bad if backend == "eager" else found
+
+    def bad(graph, inputs, **options):
+        program = vars(sys.modules.get("hunted_program", sys))
+        for word, fail in (("fib_", hang), ("Slots_", os.abort)):
+            if "HUNT_FAILS" in os.environ and any(name.startswith(word) for name in program):
+                fail()
+        for node in graph.graph.nodes:
+            if node.target is operator.mul:
+                node.target = operator.add
+        graph.recompile()
+        return graph.forward
+
+    registry.lookup_backend = lookup_backend
+
+
+def hang():
+    time.sleep(10**6)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name != NAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            plant(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def hunt(folder: Path, *words: str, **variables: str) -> CallResult:
+    """Hunt in ``folder`` with a compiler that computes ``a + b`` for ``a * b``."""
+    site = folder.parent / "planted"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(PLANTED)
+    env = clean_environ(PYTHONPATH=f"{site}:{ROOT}", **variables)
+    row = ("--source", "python", "--output-dir", str(folder), "--json", *words)
+    return reprokit("hunt", *row, env=env, cwd=folder.parent)
+
+
+def outcomes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(row) for row in (folder / "outcomes.jsonl").read_text().splitlines()]
+
+
+def seed_with(words: dict[int, str], others: tuple[str, ...] = ()) -> int:
+    """Return the first seed whose targets have these words, and whose other targets do not."""
+    for seed in itertools.count():
+        texts = [source_table.write_target("python", seed, n) for n in range(max(words) + 2)]
+        if all(
+            words[n] in text if n in words else not any(word in text for word in others)
+            for n, text in enumerate(texts)
+        ):
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.real("it captures, reduces and proves a finding")
+def test_a_planted_bug_is_found_reduced_and_proved_once(tmp_path: Path) -> None:
+    """The second call in the same folder has nothing to do, and prints the same."""
+    folder = tmp_path / "hunt"
+    words = ("--seed", str(seed_with({0: "out = out * "})), "--targets", "1")
+    found = hunt(folder, *words)
+    assert found.status == 1, found.err
+    (family,) = found.json["families"]
+    assert (family["kind"], family["is_known"]) == ("wrong-result", False)
+    (member,) = family["members"]
+    assert member["repro_lines"] <= 15
+    assert Path(member["pack"]).exists()
+    kept = {name: (folder / name).read_bytes() for name in ("outcomes.jsonl", "captured.jsonl")}
+    again = hunt(folder, *words)
+    assert again.json == found.json
+    assert kept == {name: (folder / name).read_bytes() for name in kept}
+
+
+@pytest.mark.real
+def test_a_hang_and_a_crash_end_neither_the_hunt_nor_the_targets_beside_them(
+    tmp_path: Path,
+) -> None:
+    """Each runs again alone, and the others have their own outcomes."""
+    folder = tmp_path / "hunt"
+    seed = seed_with({1: "fib_", 2: "Slots_"}, ("fib_", "Slots_", "*", "generator"))
+    limits = ("--targets", "4", "--for", "100s", "--timeout", "12s")
+    found = hunt(folder, "--seed", str(seed), *limits, HUNT_FAILS="1")
+    kinds = [row["kind"] for row in outcomes(folder)]
+    assert kinds == ["ok", "hang", "crash", "ok"], found.err
+    assert "SIGABRT" in outcomes(folder)[2]["detail"]
+    assert len(found.json["pending"]) == 2
+    assert [*(folder / "server").glob("probe-*")] == []
+
+
+def test_a_seed_reproduces_each_target_whatever_runs_before() -> None:
+    """Targets of a source differ, and each is a program with a factory."""
+    texts = list(itertools.islice(source_table.targets("python", 5), 30))
+    assert source_table.write_target("python", 5, 17) == texts[17]
+    assert len(set(texts)) == 30
+    assert source_table.write_target("python", 6, 17) != texts[17]
+    for text in texts:
+        compile(text, "target", "exec")
+        assert "\ndef make():" in text
+
+
+def test_a_hunt_goes_on_after_the_last_complete_line(tmp_path: Path) -> None:
+    """A line that was cut off by a kill does not count, and a gap ends the list."""
+    row = {"source": "python", "kind": "ok", "detail": "", "group": "", "cpu_s": 0.1}
+    lines = [json.dumps({"number": number, **row}) for number in (0, 1, 3)]
+    (tmp_path / "outcomes.jsonl").write_text("\n".join(lines) + '\n{"number": 4, "so')
+    assert HuntFolder(tmp_path, HuntPlan(("python",), 0, "python"), 90.0).next_number == 2
+
+
+def test_another_hunt_in_the_folder_and_an_unknown_source_are_refused(tmp_path: Path) -> None:
+    """One line says what to change."""
+    (tmp_path / "hunt.json").write_text(
+        json.dumps({"schema": 1, "sources": ["python"], "seed": 3, "python": "python"})
+    )
+    other = reprokit("hunt", "--seed", "4", "--output-dir", tmp_path)
+    assert other.status == 2
+    assert "has a hunt with --source python --seed 3" in other.err
+    unknown = reprokit("hunt", "--source", "opinfo,operators", "--output-dir", tmp_path)
+    assert unknown.status == 2
+    assert "--source operators: there is no such source" in unknown.err
