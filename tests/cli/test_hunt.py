@@ -75,7 +75,7 @@ def hunt(folder: Path, *words: str, **variables: str) -> CallResult:
     site = folder.parent / "planted"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(PLANTED)
-    env = clean_environ(PYTHONPATH=f"{site}:{ROOT}", **variables)
+    env = clean_environ(PYTHONPATH=f"{site}:{ROOT}", REPROKIT_COMPARE="1", **variables)
     row = ("--source", "python", "--output-dir", str(folder), "--json", *words)
     return reprokit("hunt", *row, env=env, cwd=folder.parent)
 

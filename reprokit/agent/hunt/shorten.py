@@ -90,5 +90,5 @@ def words_of_program(text: str) -> str:
 _TELLING = frozenset({"yield", "with", "try", "finally", "except", "nonlocal", "global", "raise"})
 _USUAL = frozenset(
     {"torch", "function", "out", "observe", "LOG", "STATE", "BUFFER", "io", "StringIO", "mode",
-     "look", "append", "x", "y"}
+     "look", "append", "part_"}
 )  # fmt: skip

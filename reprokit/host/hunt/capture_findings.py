@@ -13,6 +13,7 @@ from reprokit.host.nightly import night_report, night_runner
 from reprokit.host.nightly.jobs import job_result
 from reprokit.host.nightly.jobs.job_schema import FailsSchema, JobResult
 from reprokit.host.nightly.ledger import ledger_file
+from reprokit.host.nightly.night_report_model import BugReport
 from reprokit.host.nightly.suite.cells import JobLimits, Suite, SuiteCell, SuiteEnvironment
 from reprokit.host.system import files, host_log
 
@@ -45,6 +46,11 @@ class CapturedFinding:
     """What became of the reduction, in words."""
     problem: str = ""
     """Why there is no verdict."""
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether the signature names too little to tell two wrong results apart."""
+        return self.kind == "wrong-result" and not self.operator
 
     @property
     def is_confirmed(self) -> bool:
@@ -115,11 +121,11 @@ def _captured_finding(outcome: Outcome, result: JobResult) -> CapturedFinding:
     )
 
 
-def known_signatures(hunt: HuntFolder) -> dict[str, list[str]]:
-    """Return what the catalogue says about each signature in the ledger, as sentences."""
+def bugs_by_signature(hunt: HuntFolder) -> dict[str, BugReport]:
+    """Return the bug in the ledger of each signature, with what the catalogue says about it."""
     if not (hunt.path / LEDGER_FILE).exists():
         return {}
     with ledger_file.open_ledger(hunt.path / LEDGER_FILE) as store:
         groups = night_report.make_report(store, None, hunt.path)["groups"]
     bugs = [bug for group in groups.values() for bug in group]
-    return {signature["id"]: bug["known"] for bug in bugs for signature in bug["signatures"]}
+    return {signature["id"]: bug for bug in bugs for signature in bug["signatures"]}

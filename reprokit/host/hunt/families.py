@@ -25,7 +25,7 @@ class FamilyMember(TypedDict):
     issue: str
     """The file with the text of the issue."""
     known: list[str]
-    """The known failures that it matches, one sentence each."""
+    """The known failures that it is like, one sentence each."""
 
 
 class Family(TypedDict):
@@ -38,6 +38,7 @@ class Family(TypedDict):
     of the shortened programs.
     """
     is_known: bool
+    """The catalogue has this failure. A signature without an operator or a pass is not enough."""
     findings: int
     members: list[FamilyMember]
 
@@ -69,7 +70,7 @@ class HuntDocument(TypedDict):
 def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
     """Return the result of a hunt so far."""
     captured = capture_findings.captured_findings(hunt)
-    known = capture_findings.known_signatures(hunt)
+    bugs = capture_findings.bugs_by_signature(hunt)
     outcomes = {one.number: one for one in hunt.outcomes}
     sizes = {one.number: len(members) for members in hunt.groups().values() for one in members}
     families: dict[tuple[str, str, str], Family] = {}
@@ -88,9 +89,9 @@ def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
                 members=[],
             ),
         )
-        says = known.get(one.signature, [])
+        bug = bugs.get(one.signature)
         family["findings"] += sizes[one.number]
-        family["is_known"] |= bool(says)
+        family["is_known"] |= bug is not None and bool(bug["decision"]) and not one.is_vague
         family["members"].append(
             {
                 "program": str(hunt.program_of(outcomes[one.number])),
@@ -100,7 +101,7 @@ def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
                 "says": one.says,
                 "pack": one.pack,
                 "issue": one.issue,
-                "known": says,
+                "known": bug["known"] if bug else [],
             }
         )
     by_source: dict[str, dict[str, int]] = {}
@@ -133,5 +134,4 @@ def describe_hunt(hunt: HuntFolder, is_interrupted: bool) -> HuntDocument:
 def family_title(captured: CapturedFinding, group: str) -> str:
     """Return what the captures of a family have in common, without numbers."""
     title = re.sub(r"\d+", "N", captured.title)
-    is_vague = captured.kind == "wrong-result" and not captured.operator
-    return f"{title}: {group}" if is_vague else title
+    return f"{title}: {group}" if captured.is_vague else title
