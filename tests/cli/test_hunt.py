@@ -127,7 +127,7 @@ def test_a_hang_and_a_crash_end_neither_the_hunt_nor_the_targets_beside_them(
     assert kinds == ["ok", "hang", "crash", "ok"], found.err
     assert "SIGABRT" in outcomes(folder)[2]["detail"]
     assert len(found.json["pending"]) == 2
-    assert [*(folder / "server").glob("probe-*")] == []
+    assert not (folder / "server").exists()
 
 
 def test_a_seed_reproduces_each_target_whatever_runs_before() -> None:

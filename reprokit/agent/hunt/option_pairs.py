@@ -7,7 +7,7 @@ import random
 from . import operator_chains
 
 OPTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
-    ("epilogue_fusion", (True,)),
+    ("epilogue_fusion", (False,)),
     ("pattern_matcher", (False,)),
     ("split_reductions", (False,)),
     ("comprehensive_padding", (False,)),
@@ -15,7 +15,6 @@ OPTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("allow_buffer_reuse", (False,)),
     ("memory_planning", (True,)),
     ("size_asserts", (False,)),
-    ("nan_asserts", (True,)),
     ("reorder_for_locality", (False,)),
     ("reorder_for_peak_memory", (False,)),
     ("loop_ordering_after_fusion", (True, False)),
@@ -27,11 +26,8 @@ OPTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("permute_fusion", (True,)),
     ("joint_graph_constant_folding", (False,)),
     ("freezing", (True,)),
-    ("layout_optimization", (False,)),
-    ("keep_output_stride", (False,)),
     ("emulate_precision_casts", (True,)),
     ("dce", (True,)),
-    ("implicit_fallbacks", (False,)),
     ("cpp_wrapper", (True,)),
     ("cpp.simdlen", (0, 1)),
     ("cpp.enable_kernel_profile", (True,)),
@@ -40,12 +36,12 @@ OPTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("cpp.enable_loop_tail_vec", (False,)),
     ("cpp.fallback_scatter_reduce_sum", (False,)),
     ("cpp.enable_grouped_gemm_template", (True,)),
-    ("cpp.enable_floating_point_contract_flag", ("fast",)),
     ("graph_partition", (True,)),
     ("combo_kernels", (True,)),
-    ("unsafe_ignore_unsupported_triton_autotune_args", (True,)),
 )
-"""Options of torch 2.13, and values that are not their defaults on a CPU."""
+"""Options of torch 2.13 that must not change a result, and values that are not their defaults on a
+CPU.
+"""
 
 
 def write_program(draw: random.Random) -> str:

@@ -96,13 +96,15 @@ def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show
         found: JobResult | None = None
         with host_log.suppress(FailsSchema):
             found = job_result.read_result(job, cell.key)
-        if found is not None:
+        if found is not None or not result["is_interrupted"]:
             row = dataclasses.asdict(_captured_finding(one, found))
             files.append_json(hunt.path / CAPTURED_FILE, row)
     return result["is_interrupted"]
 
 
-def _captured_finding(outcome: Outcome, result: JobResult) -> CapturedFinding:
+def _captured_finding(outcome: Outcome, result: JobResult | None) -> CapturedFinding:
+    if result is None:
+        return CapturedFinding(outcome.number, problem="its capture left no result")
     if not result.attempts or not result.attempts[-1].verdict.kind:
         return CapturedFinding(outcome.number, problem=result.problem)
     attempt, repro = result.attempts[-1], result.minimized

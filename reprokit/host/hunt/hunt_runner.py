@@ -10,7 +10,10 @@ from reprokit.host.hunt import capture_findings, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
 from reprokit.host.hunt.outcomes import HuntPlan, open_hunt
 from reprokit.host.probe.client import ProbeServer
+from reprokit.host.system import deletion
 
+SERVER = "server"
+"""The folder of the processes that run targets; it is empty after a search."""
 SOURCES = ("opinfo", "python", "config")
 ALL = 1 << 40
 TURN_S = 300.0
@@ -48,10 +51,11 @@ def run_hunt(
             say(f"resuming after target {hunt.next_number - 1}: {counts}")
         try:
             while time.monotonic() < end and not is_interrupted:
-                with ProbeServer(path / "server", plan.python, "build") as server:
+                with ProbeServer(path / SERVER, plan.python, "build") as server:
                     target_search.search_targets(
                         hunt, server, min(end, time.monotonic() + TURN_S), last, show
                     )
+                deletion.delete_path(path / SERVER, inside=path)  # its copy of the compiler cache
                 room = int((end - time.monotonic()) / CAPTURE_S)
                 chosen = capture_findings.pending_findings(hunt)[: max(min(room, CAPTURES), 0)]
                 if chosen:
