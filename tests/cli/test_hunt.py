@@ -22,17 +22,13 @@ import os
 import sys
 import time
 
-NAME = "torch._dynamo.backends.registry"
+NAME = "torch._dynamo.output_graph"
 
 
-def plant(registry):
-    real = registry.lookup_backend
+def plant(output_graph):
+    real = output_graph.OutputGraph.call_user_compiler
 
-    def lookup_backend(backend):
-        found = real(backend)
-        return bad if backend == "eager" else found
-
-    def bad(graph, inputs, **options):
+    def call_user_compiler(self, graph, *inputs):
         program = vars(sys.modules.get("hunted_program", sys))
         for word, fail in (("fib_", hang), ("Slots_", os.abort)):
             if "HUNT_FAILS" in os.environ and any(name.startswith(word) for name in program):
@@ -41,9 +37,9 @@ def plant(registry):
             if node.target is operator.mul:
                 node.target = operator.add
         graph.recompile()
-        return graph.forward
+        return real(self, graph, *inputs)
 
-    registry.lookup_backend = lookup_backend
+    output_graph.OutputGraph.call_user_compiler = call_user_compiler
 
 
 def hang():

@@ -149,7 +149,7 @@ def _judge_difference(text: str, eager: ResultRows, compiled: ResultRows) -> Jud
     ]
     if not wrong:
         return Judged(NOISE, _difference_text(first))
-    kinds = [_class_of(text, row, eager) for row in wrong]
+    kinds = [_class_of(text, row) for row in wrong]
     for kind, row in zip(kinds, wrong, strict=True):
         if kind == WRONG:
             what = "numbers" if row["what"] in NUMBERS else row["what"]
@@ -157,7 +157,7 @@ def _judge_difference(text: str, eager: ResultRows, compiled: ResultRows) -> Jud
     return Judged(kinds[0], _difference_text(wrong[0]))
 
 
-def _class_of(text: str, row: DifferenceRow, eager: ResultRows) -> str:
+def _class_of(text: str, row: DifferenceRow) -> str:
     """Return ``wrong-result``, or the class of a difference that is no finding."""
     what = row["what"]
     if what == SIGNED_ZERO:
