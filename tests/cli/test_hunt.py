@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reprokit.agent.hunt import source_table
+from reprokit.host.hunt import outcomes, target_search
 from reprokit.host.hunt.outcomes import HuntFolder, HuntPlan
+from reprokit.host.probe.client import ProbeServer
 from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
@@ -66,24 +69,24 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def hunt(folder: Path, *words: str, **variables: str) -> CallResult:
-    """Hunt in ``folder`` with a compiler that computes ``a + b`` for ``a * b``."""
-    site = folder.parent / "planted"
+def planted_environ(folder: Path, **variables: str) -> dict[str, str]:
+    """Return an environment with a Dynamo that records ``a + b`` for ``a * b``."""
+    site = folder / "planted"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(PLANTED)
-    env = clean_environ(PYTHONPATH=f"{site}:{ROOT}", REPROKIT_COMPARE="1", **variables)
+    return clean_environ(PYTHONPATH=f"{site}:{ROOT}", REPROKIT_COMPARE="1", **variables)
+
+
+def hunt(folder: Path, *words: str) -> CallResult:
+    """Hunt in ``folder`` with the planted bug."""
     row = ("--source", "python", "--output-dir", str(folder), "--json", *words)
-    return reprokit("hunt", *row, env=env, cwd=folder.parent)
-
-
-def outcomes(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(row) for row in (folder / "outcomes.jsonl").read_text().splitlines()]
+    return reprokit("hunt", *row, env=planted_environ(folder.parent), cwd=folder.parent)
 
 
 def seed_with(words: dict[int, str], others: tuple[str, ...] = ()) -> int:
     """Return the first seed whose targets have these words, and whose other targets do not."""
     for seed in itertools.count():
-        texts = [source_table.write_target("python", seed, n) for n in range(max(words) + 2)]
+        texts = (source_table.write_target("python", seed, n) for n in range(max(words) + 2))
         if all(
             words[n] in text if n in words else not any(word in text for word in others)
             for n, text in enumerate(texts)
@@ -112,18 +115,23 @@ def test_a_planted_bug_is_found_reduced_and_proved_once(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_a_hang_and_a_crash_end_neither_the_hunt_nor_the_targets_beside_them(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each runs again alone, and the others have their own outcomes."""
-    folder = tmp_path / "hunt"
-    seed = seed_with({1: "fib_", 2: "Slots_"}, ("fib_", "Slots_", "*", "generator"))
-    limits = ("--targets", "4", "--for", "100s", "--timeout", "12s")
-    found = hunt(folder, "--seed", str(seed), *limits, HUNT_FAILS="1")
-    kinds = [row["kind"] for row in outcomes(folder)]
-    assert kinds == ["ok", "hang", "crash", "ok"], found.err
-    assert "SIGABRT" in outcomes(folder)[2]["detail"]
-    assert len(found.json["pending"]) == 2
-    assert not (folder / "server").exists()
+    for name, value in planted_environ(tmp_path, HUNT_FAILS="1").items():
+        monkeypatch.setenv(name, value)
+    seed = seed_with({1: "fib_", 2: "Slots_"}, ("fib_", "Slots_", " * ", "yield", "_hash_"))
+    plan = HuntPlan(("python",), seed, sys.executable)
+    folder = tmp_path / "server"
+    with (
+        outcomes.open_hunt(tmp_path / "hunt", plan, 12.0) as found,
+        ProbeServer(folder, sys.executable, "build") as server,
+    ):
+        target_search.search_targets(found, server, math.inf, 4, lambda words: None)
+    assert [one.kind for one in found.outcomes] == ["ok", "hang", "crash", "ok"]
+    assert "SIGABRT" in found.outcomes[2].detail
+    assert [found.program_of(one).exists() for one in found.outcomes] == [False, True, True, False]
+    assert [*folder.glob("probe-*")] == []
 
 
 def test_a_seed_reproduces_each_target_whatever_runs_before() -> None:

@@ -211,6 +211,9 @@ def _describe_exception(error: BaseException) -> tuple[str, str]:
     chain = exceptions.describe_exception(error)
     inner = next((link for link in reversed(chain) if link.frames), chain[-1])
     message = " ".join(inner.message.split())
+    errors = [row for link in chain for row in link.message.splitlines() if " error: " in row]
+    if errors:  # of a C++ compiler, behind its command
+        message = errors[0].partition(" error: ")[2]
     place = ""
     for file, function, _ in inner.frames:
         if "/torch/" in file:
