@@ -48,3 +48,16 @@ def test_programs_run_at_once_where_they_fit_in_memory(tmp_path: Path) -> None:
     rss = psutil.virtual_memory().available // 3
     assert case_of(tmp_path, ON_CPU, rss=rss).processes_at_once in (1, 2)
     assert case_of(tmp_path, ON_CPU, rss=1 << 60).processes_at_once == 1
+
+
+def test_the_graphs_of_a_case_are_read_once_for_its_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A graph of thousands of nodes takes seconds to read."""
+    read: list[cases.MinimizeCase] = []
+    real = cases.starting_points_of_case
+    monkeypatch.setattr(
+        cases, "starting_points_of_case", lambda case: read.append(case) or real(case)
+    )
+    server = cases.create_probe_server(case_of(tmp_path, ON_CPU))
+    assert (len(read), server.at_once) == (1, 8)

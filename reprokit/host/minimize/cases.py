@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,15 @@ class MinimizeCase:
 
     @property
     def processes_at_once(self) -> int:
-        """The number of programs that may run at the same time, each with what it needs.
+        """The number of programs that may run at the same time, each with what it needs."""
+        return self.programs_at_once(starting_points_of_case(self))
+
+    def programs_at_once(self, starts: Sequence[starting_points.StartingPoint]) -> int:
+        """Return ``processes_at_once`` for starting points that are known.
 
         Programs that share a GPU or too little memory would fail where one of them alone does not.
         """
-        is_on_gpu = self.gpu is None and any(
-            _ON_GPU.search(start.text) for start in starting_points_of_case(self)
-        )
+        is_on_gpu = self.gpu is None and any(_ON_GPU.search(start.text) for start in starts)
         if self.verdict.kind == "oom" or is_on_gpu:
             return 1
         fits = (
@@ -181,15 +183,15 @@ def why_not_minimizable(verdict: Verdict) -> str:
 def create_probe_server(case: MinimizeCase) -> ProbeServer:
     """Return the probe server of a case; it starts with its first request."""
     depth, hash_seed = "triton", ""
+    starts = starting_points_of_case(case)
     if not case.seen.kernel:
-        starts = starting_points_of_case(case)
         depth = _depth(case.verdict, starts)
         seeds = (condition_lines.hash_seed_of(start.text) for start in starts)
         hash_seed = next(filter(None, seeds), "")
     gpu = None if case.seen.kernel else case.gpu
     imports = entry_text.library_imports(case.source)
     server = ProbeServer(case.run_path / SERVER, case.python, depth, gpu, hash_seed, imports)
-    server.at_once = case.processes_at_once
+    server.at_once = case.programs_at_once(starts)
     return server
 
 

@@ -7,13 +7,13 @@ lines.
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprokit.core.reduce.ast_edits import copy_tree
 from reprokit.core.reduce.graphs.higher_order import Body, GraphParts, rewrite_calls
 from reprokit.core.shared.operators import is_torch_namespace
 from reprokit.core.shared.source import entry_programs, process_group
@@ -366,7 +366,9 @@ class _Names(ast.NodeTransformer):
 
 
 def rename_units(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
-    """Return a copy of the statement with names replaced by those in ``names``."""
-    changed = _Names(names).visit(copy.deepcopy(statement))
+    """Return the statement with names replaced by those in ``names``; a copy if it has any."""
+    if names.keys().isdisjoint(_names_in(statement)):
+        return statement
+    changed = _Names(names).visit(copy_tree(statement))
     assert isinstance(changed, ast.stmt)
     return ast.fix_missing_locations(changed)
