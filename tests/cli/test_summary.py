@@ -66,7 +66,7 @@ FAILURES: dict[str, tuple[str, ...]] = {
         "eager gives 16.0, compiled code 12.0",
         "shift in samples/wrong_result.py",
         "torch: it disappears without the post-grad pass `reinplace_inplaceable_ops`",
-        "similar to pytorch/pytorch#190855",
+        "one of a family (pytorch/pytorch#190855, pytorch/pytorch#197829): wrong results",
         'backend="aot_eager_decomp_partition"',
         "12 lines, fails in 1 of 1 fresh runs",
         ISSUE,

@@ -11,7 +11,9 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.triage import known_failures, likeness
 from reprokit.core.triage.decision import decide
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
+from reprokit.host.catalogue import catalogue_files
 
+WRONG = [entry for entry in catalogue_files.own_catalogue() if entry.kind == "wrong-result"]
 TITLE = "exception: codegen | KeyError: 'buf#' @ torch/_inductor/loop_body.py:get_read_expr"
 FRAMES = ("torch/_inductor/loop_body.py:LoopBody.get_read_expr", "torch/_inductor/codegen/cpp.py:f")
 
@@ -213,6 +215,32 @@ def test_wrong_results_of_a_pass_or_of_a_common_operator_are_a_family(
         Verdict("wrong-result", "inductor", "values", "", responsible="torch"), [match]
     )
     assert decision.action == ("comment" if how == "same" else "new issue")
+
+
+@pytest.mark.parametrize("entry", [e for e in WRONG if e.first_operator], ids=lambda e: e.issue)
+def test_no_other_wrong_result_of_the_catalogue_is_preferred(entry: KnownFailure) -> None:
+    """Each entry is compared with the failure of each other one that has an operator: it is the
+    best match, and others with its signature are at most of its family.
+    """
+    for run in entry.failing:
+        seen = dataclasses.replace(
+            known_failures.traits_of_title(run.title), users_operator=entry.first_operator
+        )
+        signature = Signature(run.signature, run.title, run.algorithm)
+        best, *others = known_failures.find_known_failures(signature, seen, WRONG)
+        assert best.entry is entry
+        assert all(match.score < best.score for match in others)
+        assert not others or best.how in known_failures.MAYBE
+
+
+def test_wrong_results_of_one_pass_without_an_operator_are_one_family() -> None:
+    """Nothing tells them apart, so none of them is preferred."""
+    title = "wrong-result: inductor | numbers @ reinplace_inplaceable_ops"
+    run = next(run for entry in WRONG for run in entry.failing if run.title == title)
+    signature = Signature(run.signature, title, run.algorithm)
+    matches = known_failures.find_known_failures(signature, run.traits(), WRONG)
+    assert [match.entry.issue[-6:] for match in matches] == ["190855", "197829"]
+    assert {(match.how, match.score) for match in matches} == {("family", 0.8)}
 
 
 def test_what_is_the_users_own_is_only_in_the_catalogues_of_the_user() -> None:

@@ -186,8 +186,10 @@ class Observation:
     """The first graph, and the first operator in it, that differs from eager by itself, in words;
     empty if it is not known.
     """
+    departs_first: str = ""
+    """That operator, as Dynamo names it; empty if the whole target was not compared."""
     departs_at: str = ""
-    """``FILE:LINE`` of that operator, if the whole target was compared."""
+    """``FILE:LINE`` of that operator; empty if the whole target was not compared."""
     broken_operator: str = ""
     """The custom operator of the program that breaks its contract in eager, ``mylib::op``; empty if
     none does.

@@ -33,6 +33,10 @@ FAMILY: Final = "family"
 MAYBE: Final = (SIMILAR, FAMILY)
 """Matches that do not say that a failure is known."""
 MIN_LIKELY_SCORE = 0.9
+WITHOUT_OPERATOR = 0.1
+"""What the score of an entry loses whose program differs first at a different operator. It gains
+half of that if the operator is the same.
+"""
 SHARED_SCORE = 0.95
 """The likeness of failures that share a signature with a failure that is known too."""
 VAGUE_SCORE = 0.8
@@ -104,6 +108,10 @@ class KnownFailure:
     workaround_program: str = ""
     """The program with the workaround, where that is no code that begins the program."""
     workaround_cost: str = ""
+    first_operator: str = ""
+    """The first operator of the program, as Dynamo names it, whose result differs from eager; empty
+    if it is not known. It tells wrong results with one signature apart.
+    """
     runs: tuple[ProvedRun, ...] = ()
     origin: str = ""
     """The catalogue; empty for the one of reprokit."""
@@ -185,7 +193,7 @@ class KnownMatch:
         facts = [entry.state] if entry.state != "unknown" else []
         facts += [text for text in (entry.versions, entry.component) if text]
         if self.how == FAMILY:
-            facts = list(filter(None, (entry.versions, entry.component)))
+            facts = list(filter(None, (entry.versions, entry.component, *self.shared[1:])))
             return (
                 f"one of a family: {self.shared[0]}, as in {entry.issue} ({'; '.join(facts)}):"
                 f" {entry.title}"
@@ -266,7 +274,8 @@ def find_known_failures(
         )
         if best is not None and best.score >= likeness.MIN_PROPOSED_SCORE:
             matches.append(best)
-    return sorted(_without_ambiguity(matches), key=lambda match: -match.score)[:MAX_MATCHES]
+    found = _by_users_operator(_without_ambiguity(matches), traits.users_operator)
+    return sorted(found, key=lambda match: -match.score)[:MAX_MATCHES]
 
 
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
@@ -323,6 +332,28 @@ def _family_of(traits: Traits) -> str:
     if not traits.subsystem:
         what = "operator or the pass"
     return f"wrong results of the {what} {traits.operator}"
+
+
+def _by_users_operator(matches: list[KnownMatch], operator: str) -> list[KnownMatch]:
+    """Return matches that say little with those first whose program differs from eager first at
+    the same operator of the program. If all or none of them do, it does not tell them apart.
+    """
+    has = [m.how in MAYBE and m.entry.first_operator == operator for m in matches]
+    if not operator or not any(has):
+        return matches
+    found = []
+    for match, is_there in zip(matches, has, strict=True):
+        theirs = match.entry.first_operator
+        if is_there:
+            shared = (*match.shared, f"the first operator that differs, {operator}")
+            score = min(round(match.score + WITHOUT_OPERATOR / 2, 3), 0.999)
+            match = dataclasses.replace(match, score=score, shared=shared)
+        elif match.how in MAYBE and theirs:
+            score = max(round(match.score - WITHOUT_OPERATOR, 3), likeness.MIN_PROPOSED_SCORE)
+            row = f"first operator that differs: {operator} here, {theirs} there"
+            match = dataclasses.replace(match, score=score, differs=(*match.differs, row))
+        found.append(match)
+    return found
 
 
 def _without_ambiguity(matches: list[KnownMatch]) -> list[KnownMatch]:

@@ -64,6 +64,10 @@ class Traits:
     """
     responsible: str = ""
     """Who is responsible, one of ``parties.PARTIES``."""
+    users_operator: str = ""
+    """The first operator of the program itself, as Dynamo names it, whose result differs:
+    ``setitem``.
+    """
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
     if is_of_other_kernel(a, b):  # the stacks and signals of all kernels are alike
         return Likeness(0.0, ())
     parts: dict[str, float] = {}
-    if a.frames and b.frames:
+    # the frames of a wrong result are those of the assertion that found it
+    if a.frames and b.frames and not kind_named(a.kind).compares_results:
         parts["frames"] = frame_overlap(a.frames, b.frames)
     if a.message and b.message:
         # the ratio depends on the order

@@ -30,6 +30,7 @@ def traits_of_failure(
         location.called_kernel(verdict.work.get("kernel", "")),
         seen.departs_in,
         verdict.responsible,
+        seen.departs_first,
     )
 
 

@@ -29,7 +29,7 @@ from reprokit.core.judge.silent_failures import is_tolerated
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.journal_reader import SomeEvent
 from reprokit.core.records.observation import Observation
-from reprokit.core.shared import cuts, result_comparison
+from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.result_events import Bisected, Departs
 from reprokit.host.probe.candidate import (
@@ -230,15 +230,10 @@ class AblationRunner:
         """True for the user's whole target, whose lines the user knows."""
         return not isinstance(self._program, str)
 
-    def find_departure(self) -> tuple[str, str]:
-        """Return a description of the first graph that differs from eager, and of its operator.
-
-        Return also ``FILE:LINE`` of the operator.
-        """
+    def find_departure(self) -> Departs | None:
+        """Return the first graph that differs from eager, with its operator."""
         events = self._events_of(Departs, "compiled", {"graphs": True})
-        if not events:
-            return "", ""
-        return result_comparison.first_departure(events[0]), events[0].place
+        return events[0] if events else None
 
     def _events_of(self, kind: type[SomeEvent], role: str, overrides: Any) -> list[SomeEvent]:
         """Return the events of one kind of a compiled run."""

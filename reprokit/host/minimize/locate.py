@@ -25,6 +25,7 @@ from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Signature
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared import result_comparison
 from reprokit.core.shared.operators import plain_operator
 from reprokit.host.experiments import run_ablation
 from reprokit.host.experiments.run_ablation import SUBSYSTEMS, AblationRunner, Show
@@ -53,8 +54,13 @@ def locate_first_failing_part(
         if located.first_rung and runner.is_whole_target:
             why = "which graph and which operator in it differ from eager first"
             show(OperationStatus(run_ablation.LOCATING, why))
-            departure, place = runner.find_departure()
-            located = dataclasses.replace(located, departure=departure, departs_at=place)
+            if (departs := runner.find_departure()) is not None:
+                located = dataclasses.replace(
+                    located,
+                    departure=result_comparison.first_departure(departs),
+                    departs_first=departs.op,
+                    departs_at=departs.place,
+                )
     if located.departs:
         ablation = dataclasses.replace(
             ablation, blamed=run_ablation.describe_blamed(located.departs_in, located.departs)
