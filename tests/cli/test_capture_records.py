@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import os
@@ -185,6 +186,37 @@ def test_no_part_of_a_secret_is_in_the_pack_of_a_record(before: int, tmp_path: P
         part = secret[:11]
         assert part not in everything and re.sub(r"\d", "#", part) not in everything
     assert "no access with" in everything
+
+
+def test_the_json_of_a_record_is_redacted_as_its_pack_is(tmp_path: Path) -> None:
+    """Users in paths and secrets in reasons are in no field, and a program stays a program."""
+    failed = {
+        "fail_type": "RuntimeError",
+        "fail_reason": "no data",
+        "co_name": "model",
+        "co_filename": "/home/alice/secret/model.py",
+        "co_firstlineno": 3,
+        "fail_user_frame_filename": "/home/alice/secret/model.py",
+        "fail_user_frame_lineno": 4,
+    }
+    broken = (
+        "Graph break in user code at /home/alice/secret/m.py:7\nGraph Break Reason: Encountered\n\n"
+        f"Call to {SECRETS[0]}\n"
+    )
+    runnable = RUNNABLE.replace("import torch\n", f'import torch\nTOKEN = "{SECRETS[1]}"\n', 1)
+    rows = [
+        line(of(artifact={"name": "dynamo_graph_break_reason"}), broken),
+        line(of(artifact={"name": "recompile_reasons"}), f"[\"0/0: L['k'] == {SECRETS[2]}\"]"),
+        line(of(artifact={"name": "fx_graph_runnable"}), runnable),
+        line(of(compilation_metrics=failed)),
+    ]
+    (tmp_path / "trace.log").write_text(TRACE.splitlines(keepends=True)[0] + "".join(rows))
+    done = reprokit("capture", "trace.log", "--json", cwd=tmp_path)
+    (compiled,) = done.json["compiles"]
+    assert compiled["function"] == "model" and compiled["place"].endswith("model.py:3")
+    assert "alice" not in done.out and not any(secret in done.out for secret in SECRETS)
+    for program in done.json["programs"]:
+        ast.parse(program["text"])
 
 
 def test_the_end_of_a_large_trace_is_packed(

@@ -308,6 +308,34 @@ def test_recompiles_and_graph_breaks_have_their_reasons() -> None:
     assert dict(verdict.rows)["break"] == "m.py:7: Call to print"
 
 
+PARTIAL = """
+
+
+def forward(self, arg0_1: "f32[3][1]cpu"):
+    # File: /home/me/model.py:5 in forward, code: if x.sum() > 0:
+    sum_1: "f32[][]cpu" = torch.ops.aten.sum.default(arg0_1);  arg0_1 = None
+    gt: "b8[][]cpu" = torch.ops.aten.gt.Scalar(sum_1, 0);  sum_1 = None
+
+"""
+
+
+def test_a_failed_export_is_no_compile_that_is_missing() -> None:
+    """The trace has what was traced before the exception, or an error whose record has no frame."""
+    text = line({"artifact": {"name": "make_fx_fail_partial"}}, PARTIAL)
+    verdict = recorded_verdict.judge_records([read(text)])
+    assert (verdict.kind, verdict.reason) == (
+        "unknown",
+        "the trace of torch.export or make_fx failed at /home/me/model.py:5, after 2 operators",
+    )
+    assert "does not record" in verdict.missing[0]
+    reason = 'Data-dependent branching\n  File "/x/torch/_dynamo/functional_export.py", line 2'
+    failed = {"fail_type": "torch._dynamo.exc.Unsupported", "fail_reason": reason}
+    begun = line(of(describe_source={"describer_id": 0, "id": 0, "source": "L['x']"}))
+    verdict = recorded_verdict.judge_records([read(begun + line({"compilation_metrics": failed}))])
+    assert (verdict.kind, verdict.is_failure) == ("graph-break", True)
+    assert verdict.reason == "compile 0/0 for torch.export: Data-dependent branching"
+
+
 @pytest.mark.parametrize(
     ("payload", "words"),
     [

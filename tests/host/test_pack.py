@@ -8,6 +8,7 @@ import contextlib
 import gzip
 import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,17 @@ def test_chromium_events_go_first(tmp_path: Path) -> None:
     assert len(data) <= 20_000
     assert draft.trimmed == ["trace: 2000 chromium events"]
     assert gzip.decompress(draft.files["trace/a.log.gz"]) == GRAPH
+
+
+def test_a_limit_of_the_process_is_the_reason_for_a_small_pack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With ``ulimit -f``, a trace is left out although the pack is far below 25 MB."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (20_000, 20_000))
+    draft = draft_of({"trace/a.log": os.urandom(30_000), "logs/stderr.txt": b"kept"})
+    assert len(writer.build_tarball(draft, readme)) <= 20_000
+    (row,) = draft.trimmed
+    assert row.endswith(", because a file has at most 20000 bytes here (ulimit -f)")
 
 
 def test_trimming_follows_its_order_until_it_fits() -> None:

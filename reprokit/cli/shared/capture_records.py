@@ -298,14 +298,14 @@ def _print_program(verdict: RecordedVerdict, issue: IssueProgram, result: ScrubR
 
 
 def _document(answer: _Answer) -> dict[str, Any]:
-    """Return the JSON document."""
+    """Return the JSON document. What the records say is redacted as in a pack."""
     from reprokit.host.scrub import run_records
+    from reprokit.host.system import private_names
 
+    redactor = private_names.get_redactor()
     records, verdict, chosen = answer.records, answer.verdict, answer.chosen
     signed = answer.signed.signature if answer.signed is not None else None
-    return {
-        "schema": 1,
-        "from_record": True,
+    document = {
         "kind": verdict.kind,
         "reason": verdict.reason,
         "sources": records.sources,
@@ -330,15 +330,23 @@ def _document(answer: _Answer) -> dict[str, Any]:
             for run in records.runs
             for row in run.compiles.values()
         ],
-        "programs": [{"source": one.title, "text": one.program.text} for one in answer.programs],
         "answer": run_records.answer_of(chosen[1], verdict) if chosen is not None else "",
         "why": run_records.why_of(chosen[1]) if chosen is not None else answer.why_not,
-        "repro": answer.opened.repro if answer.opened is not None else "",
         "signature": (
             {"id": signed.id, "title": signed.title, "algorithm": signed.algorithm}
             if signed is not None
             else None
         ),
+    }
+    return {
+        "schema": 1,
+        "from_record": True,
+        **redactor.redact_value(document),
+        "programs": [
+            {"source": one.title, "text": redactor.redact_python(one.program.text)}
+            for one in answer.programs
+        ],
+        "repro": answer.opened.repro if answer.opened is not None else "",
         "pack": str(answer.pack) if answer.pack is not None else None,
         "known": [match.to_json() for match in answer.known],
     }

@@ -129,7 +129,8 @@ def _of_compile(row: CompileRecord, run: RunRecord) -> _Found:
     no_call = (row.why_no_call,) if row.why_no_call else ()
     if row.error == "Unsupported":
         broken = ReportedFailure("graph-break", torch=run.torch)
-        return "graph-break", f"{what} with fullgraph=True: {first}", broken, no_call
+        how = "for torch.export" if row.is_export else "with fullgraph=True"
+        return "graph-break", f"{what} {how}: {first}", broken, no_call
     reported = ReportedFailure(
         "exception",
         error,
@@ -167,6 +168,14 @@ def _of_difference(found: RecordedDifference, run: RunRecord) -> _Found:
 
 def _of_healthy(run: RunRecord) -> _Found:
     rows = list(run.compiles.values())
+    if run.traced_count:
+        at = f" at {run.traced_to}" if run.traced_to else ""
+        traced = plural(run.traced_count, "operator")
+        reason = f"the trace of torch.export or make_fx failed{at}, after {traced}"
+        missing = (
+            "the exception, which torch does not record; run reprokit capture on the program",
+        )
+        return "unknown", reason, ReportedFailure("", torch=run.torch), missing
     if not rows:
         return "unknown", "no compile is recorded", ReportedFailure(), ("any compile",)
     breaks = [one for row in rows for one in row.breaks]

@@ -27,10 +27,15 @@ _PREFIX = re.compile(r"[VIWEC]\d{4} \S+ \d+ [^\]]{1,300}\] ?")
 _WANTED = frozenset(
     "torch_version dynamo_output_graph fx_graph_runnable dynamo_error dynamo_graph_break_reason"
     " recompile_reasons dynamo_cpp_guards_str inductor_output_code exported_program reprokit_call"
-    " reprokit_error reprokit_difference".split()
+    " reprokit_error reprokit_difference make_fx_fail_partial".split()
 )
 """Records whose payload is read."""
 _OF_NO_FRAME = ("dynamo_output_graph", "fx_graph_runnable", "exported_program")
+_OF_EXPORT = re.compile(r"torch/_dynamo/functional_export\.py|torch/export/")
+"""The files of ``torch.export`` in the user's stack."""
+_TRACED = re.compile(r"^ {4}\w+[^=\n]* = ", re.MULTILINE)
+_TRACED_AT = re.compile(r"^ {4}# File: (.{1,400}?:\d{1,9}) in ", re.MULTILINE)
+"""An operator and its line in the graph that an unfinished trace has."""
 _TIME = "_cumulative_compile_time_us"
 _METRICS = ("compilation_metrics", "bwd_compilation_metrics")
 _VERSION = re.compile(r'"pytorch_version": *"([\w.+]{1,80})"')
@@ -138,8 +143,13 @@ class CompileRecord:
     @property
     def is_failure(self) -> bool:
         """Whether an exception ended it that the program saw, or the recompile limit."""
-        is_seen = bool(self.call or self.why_no_call) or self.reached_limit
+        is_seen = bool(self.call or self.why_no_call) or self.reached_limit or self.is_export
         return bool(self.error) and (is_seen or self.error not in _NOT_RAISED)
+
+    @property
+    def is_export(self) -> bool:
+        """Whether ``torch.export`` started a compile that failed, which needs a whole graph."""
+        return _OF_EXPORT.search(self.message) is not None
 
     @property
     def reached_limit(self) -> bool:
@@ -188,6 +198,10 @@ class RunRecord:
     call: str = ""
     """The call that raised ``error`` or has the ``difference``, as a program."""
     why_no_call: str = ""
+    traced_to: str = ""
+    """The user's line at which tracing outside of a frame failed, as ``torch.export`` does."""
+    traced_count: int = 0
+    """The number of operators that were traced before; 0 if no such tracing failed."""
 
     def of_frame(self, row: CompileRecord) -> list[CompileRecord]:
         """Return the compiles of the function of ``row``, in the order of the record."""
@@ -309,6 +323,10 @@ def _take(
     if name == "reprokit_difference":
         run.difference = _difference_of(payload)
         return
+    if name == "make_fx_fail_partial" and not isinstance(record.get("frame_id"), int):
+        run.traced_count = len(_TRACED.findall(payload))
+        run.traced_to = next(iter(_TRACED_AT.findall(payload)[-1:]), "")
+        return
     if name == "reprokit_call" and not isinstance(record.get("frame_id"), int):
         run.call, run.why_no_call = _call_of(payload)
         return
@@ -317,6 +335,9 @@ def _take(
         run.cache_misses += 1
     metrics = next((m for key in _METRICS if isinstance(m := record.get(key), dict)), None)
     row = _row_of(run, record, name)
+    if row is None and metrics is not None and metrics.get("fail_type"):
+        # the metrics of torch.export name no frame
+        row = next((one for one in run.compiles.values() if not one.has_ended), None)
     if row is None:
         return
     if name in _TAKE_TEXT:

@@ -205,7 +205,8 @@ def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BY
     too many files.
     """
     may_write, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    max_bytes = max_bytes if may_write == resource.RLIM_INFINITY else min(max_bytes, may_write)
+    is_limited = may_write != resource.RLIM_INFINITY and may_write < max_bytes
+    max_bytes = may_write if is_limited else max_bytes
     _compress_traces(draft)
     draft.files = {tar_format.canonical_name(name): data for name, data in draft.files.items()}
     steps: list[Callable[[PackDraft], str]] = [
@@ -233,7 +234,8 @@ def build_tarball(draft: PackDraft, readme: Readme, max_bytes: int = MAX_PACK_BY
             return data
         trimmed = steps.pop(0)(draft)
         if trimmed:
-            draft.trimmed.append(trimmed)
+            why = f", because a file has at most {may_write} bytes here (ulimit -f)" * is_limited
+            draft.trimmed.append(f"{trimmed}{why}")
 
 
 def _can_be_read(draft: PackDraft) -> bool:
