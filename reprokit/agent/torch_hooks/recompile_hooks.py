@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import sys
@@ -111,7 +112,9 @@ def hook_recompiles() -> None:
             # earlier versions of torch pass the newest compile, which links to the others
             newest = entries[0] if isinstance(entries, list) and entries else entries
             first = str(reasons[0]) if reasons else ""
-            also = [text for text in failing_numbers(newest, frame) if f": {text}" not in first]
+            also: list[str] = []
+            with contextlib.suppress(Exception):  # the guards of another version of torch
+                also = [g for g in failing_numbers(newest, frame) if f": {g}" not in first]
             journal.write_event(
                 events.Recompile(
                     function=getattr(code, "co_name", None),
