@@ -88,6 +88,12 @@ def test_sample(tmp_path: Path) -> None:
     assert again.returncode not in (0, 2)
     assert result["verdict"]["work"] == {"kernel": result["traits"]["kernel"]}
     assert "diagonal" in result["traits"]["kernel"]
+    site = "null pointer, aten._efficientzerotensor"
+    assert result["signature"]["title"].endswith(f" | {site}"), result["missing"]
+    shown = "\n".join(result["verdict"]["evidence"])
+    assert "AddressSanitizer: SEGV, read" in shown
+    assert "buffer buf" in shown and "returned by aten._efficientzerotensor" in shown
+    assert "samples/crash.py:13" in shown
     assert "cpp_fused_" in result["verdict"]["reason"]
 
 
@@ -241,5 +247,6 @@ def test_two_threads_that_abort_at_once(tmp_path: Path) -> None:
     done = reprokit(
         "capture", BUGS / "abort_in_parallel_loop.py:make", "--output-dir", tmp_path, "--json"
     )
-    assert done.json["signature"]["title"] == "crash: kernel-run | SIGABRT C++ exception", done.out
+    title = "crash: kernel-run | SIGABRT C++ exception | index out of bounds, aten.index"
+    assert done.json["signature"]["title"] == title, done.out
     assert "terminate called" in (done.run_dir / "logs" / "stderr.txt").read_text()

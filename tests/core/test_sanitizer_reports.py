@@ -83,6 +83,18 @@ def test_a_null_pointer_is_named_by_the_operator_that_returned_it() -> None:
     assert site.frames == (f"kernel in generated code:{at}",)
 
 
+def test_a_load_that_the_compiler_joins_with_its_use_is_found() -> None:
+    """The report names the line of the operation, which has no pointer."""
+    cpp = CPP.replace("    auto tmp3", "    auto tmp5 = float(tmp0 + tmp4);\n    auto tmp3")
+    number = next(n for n, row in enumerate(cpp.splitlines(), 1) if "tmp5 =" in row)
+    read = sanitizer_reports.read_report(report(NULL, KERNEL.format(number)))
+    assert read is not None
+    site = sanitizer_reports.find_site(read, cpp, [MODULE.replace(BODY.strip(), cpp.strip())])
+    assert site is not None
+    assert site.code == "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];"
+    assert site.operator == "aten.mul"
+
+
 def test_an_access_out_of_bounds_has_the_buffer_and_its_size() -> None:
     head = (
         "heap-buffer-overflow on address 0x7 at pc 0x1\nWRITE of size 12 at 0x7 thread T0\n"

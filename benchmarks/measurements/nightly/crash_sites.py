@@ -1,12 +1,11 @@
 """Measure what a run with sanitizers names of the recorded crashes, and how well that groups them.
 
-python -m benchmarks run crash_sites [--sightings FILE] [--collect] [--python PYTHON]
+python -m benchmarks run crash_sites [--collect] [--python PYTHON] [--sites FILE]
 
-A crash of a sighting in compiled code has, after --collect, the error that the sanitizers report
-for the same target with the same settings. --collect runs those of the torch of PYTHON that have
-none yet, and writes them into FILE. The other columns count the sightings whose operator, buffer,
-index expression and line of the program are known. Precision and recall are those of pairs of
-crashes, with the signature before and after.
+--collect runs the target of each recorded crash in compiled code of the torch of PYTHON, with its
+C++ built with sanitizers, and adds what they report to FILE; runs that have a line are not
+repeated. Precision and recall are those of pairs of crashes: before, with the signature of the
+recorded evidence, and after, with the site too where the run found one.
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_target
 
 from ...cases.sighting_cases import CASES
-from ...harness import quiet_environ, run_child, show_progress
-from ...measurement import Measurement, existing_file
+from ...harness import DATA, quiet_environ, run_child, show_progress
+from ...measurement import Measurement
 from ...results import Column, Row
 from ...sighting_evidence import judge_evidence
-from .collect_sightings import KNOWN_BUGS, without_paths
+from .collect_sightings import KNOWN_BUGS, run_key, without_paths
 from .grouping import SIGHTINGS, pairwise
 
+SITES = DATA / "crash_sites.jsonl"
 FIRST_RUN_S = 30.0
 """The time of the run that failed, which is not recorded: it gives the deadline."""
 COLUMNS = (
@@ -56,27 +56,43 @@ Sighting = dict[str, Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the file of sightings, and what is collected."""
-    parser.add_argument(
-        "--sightings", type=existing_file, default=SIGHTINGS, metavar="FILE", help="what is read"
-    )
-    parser.add_argument("--collect", action="store_true", help="run what has no site yet")
+    """Add the file of sites, and what is collected."""
+    parser.add_argument("--collect", action="store_true", help="run what has no line yet")
     parser.add_argument(
         "--python", default=sys.executable, metavar="PYTHON", help="the interpreter with torch"
+    )
+    parser.add_argument(
+        "--sites", type=Path, default=SITES, metavar="FILE", help="default: %(default)s"
     )
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
-    """Collect sites, and yield a row for all crashes in compiled code and for each bug."""
-    sightings = [json.loads(line) for line in options.sightings.read_text().splitlines()]
-    if options.collect:
-        _collect(sightings, options.python, options.sightings)
+    """Collect sites, and yield a row for all crashes, for those with a site, and for each bug."""
+    sightings = [json.loads(line) for line in SIGHTINGS.read_text().splitlines()]
     crashes = [s for s in sightings if s["kind"] == "crash"]
     inside = [s for s in crashes if s["evidence"]["verdict"]["phase"] == "kernel-run"]
+    found = _read_sites(options.sites)
+    if options.collect:
+        _collect(inside, options.python, options.sites, found)
+    for sighting in inside:
+        if site := found.get(_key_of(sighting)):
+            sighting["evidence"]["seen"]["crash_site"] = site
     yield _row("all crashes", crashes)
     yield _row("in compiled code", inside)
+    with_site = [s for s in inside if "crash_site" in s["evidence"]["seen"]]
+    yield _row("in compiled code, with a site", with_site)
     for label in dict.fromkeys(s["label"] for s in inside):
         yield _row(label, [s for s in inside if s["label"] == label])
+
+
+def _key_of(sighting: Sighting) -> str:
+    return run_key(sighting["target"], sighting["settings"], sighting["torch"])
+
+
+def _read_sites(path: Path) -> dict[str, Any]:
+    """Return the site of each run that has a line; None where the run found none."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {_key_of(row): row["site"] for row in map(json.loads, lines)}
 
 
 def _row(title: str, sightings: Sequence[Sighting]) -> Row:
@@ -101,20 +117,22 @@ def _row(title: str, sightings: Sequence[Sighting]) -> Row:
     }
 
 
-def _collect(sightings: Sequence[Sighting], python: str, path: Path) -> None:
+def _collect(crashes: Sequence[Sighting], python: str, path: Path, found: dict[str, Any]) -> None:
     torch = run_child([python, "-c", "import torch; print(torch.__version__)"]).out.strip()
-    for sighting in sightings:
-        evidence = sighting["evidence"]
-        if sighting["torch"] != torch or sighting["kind"] != "crash":
-            continue
-        if evidence["verdict"]["phase"] != "kernel-run" or evidence["seen"].get("crash_site"):
+    for sighting in crashes:
+        if sighting["torch"] != torch or _key_of(sighting) in found:
             continue
         site = _run(sighting, python)
-        show_progress(f"{sighting['label']}, {sighting['settings']}: {site}")
-        if isinstance(site, CrashSite):
-            evidence["seen"]["crash_site"] = without_paths(to_json(site))
-            lines = (json.dumps(row, sort_keys=True) for row in sightings)
-            path.write_text("".join(f"{line}\n" for line in lines))
+        is_site = isinstance(site, CrashSite)
+        row = {
+            **{name: sighting[name] for name in ("label", "target", "settings", "torch")},
+            "site": without_paths(to_json(site)) if is_site else None,
+            "why": "" if is_site else without_paths(site),
+        }
+        found[_key_of(row)] = row["site"]
+        with path.open("a") as lines:
+            lines.write(json.dumps(row, sort_keys=True) + "\n")
+        show_progress(f"{row['label']}, {row['settings']}: {row['site'] or row['why']}")
 
 
 def _run(sighting: Sighting, python: str) -> CrashSite | str:

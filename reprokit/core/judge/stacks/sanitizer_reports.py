@@ -152,7 +152,8 @@ def find_site(report: SanitizerReport, cpp: str, modules: Sequence[str]) -> Cras
         return None
     said = report.undefined.get((frame.file, frame.line), "")
     lines = cpp.splitlines() if frame.is_generated else []
-    code = lines[frame.line - 1].strip() if 0 < frame.line <= len(lines) else ""
+    number = _line_of_access(report, lines, frame.line)
+    code = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     code, _, origin = code.partition(sanitizer_flags.MARK)
     operator, _, line = origin.partition(" | ")
     family, error = _describe(report, said, code)
@@ -165,7 +166,7 @@ def find_site(report: SanitizerReport, cpp: str, modules: Sequence[str]) -> Cras
         operator = f"aten.{called[0]}" if called else ""
         return CrashSite(place, family, error, function or _show(frame), operator, frames=frames)
     kernel = _kernel_of(cpp, modules)
-    pointer, index = _access_of(code.strip(), lines[frame.line :])
+    pointer, index = _access_of(code.strip(), lines[number:])
     buffer = kernel.buffers.get(pointer, pointer) if kernel else pointer
     return CrashSite(
         crash_sites.GENERATED,
@@ -181,6 +182,25 @@ def find_site(report: SanitizerReport, cpp: str, modules: Sequence[str]) -> Cras
         index,
         frames,
     )
+
+
+def _line_of_access(report: SanitizerReport, lines: Sequence[str], number: int) -> int:
+    """Return the line of the memory access.
+
+    The compiler may join a load with the operation that uses its value. Then the report names the
+    line of the operation.
+    """
+    code = lines[number - 1] if 0 < number <= len(lines) else ""
+    if report.name != "SEGV" or report.access != "read" or _POINTER.search(code):
+        return number
+    used = set(re.findall(r"\btmp\d+\b", code.partition("=")[2]))
+    loads: list[int] = []
+    for place in range(number - 1, 0, -1):
+        name = re.match(r"\s*auto (tmp\d+) =", lines[place - 1])
+        if name and name[1] in used:
+            used.discard(name[1])  # names are used again in other loops
+            loads += [place] if _POINTER.search(lines[place - 1]) else []
+    return loads[0] if len(loads) == 1 else number
 
 
 def _describe(report: SanitizerReport, said: str, code: str) -> tuple[str, str]:
