@@ -49,6 +49,7 @@ ASAN_OPTIONS = (
     ":new_delete_type_mismatch=0:allocator_may_return_null=1"
     # 2: the handlers of the program, such as that of faulthandler, do not replace these
     ":handle_segv=2:handle_sigbus=2:handle_abort=2:handle_sigfpe=2:handle_sigill=2"
+    ":use_sigaltstack=0"  # that stack is too small to read the symbols of torch
 )
 SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL")
 

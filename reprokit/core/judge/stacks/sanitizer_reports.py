@@ -125,7 +125,8 @@ def read_report(written: str) -> SanitizerReport | None:
     for row in text.splitlines():
         if match := _FRAME.search(row):
             number = int(match["line"] or 0)
-            frames.append(NativeFrame(match["function"], match["file"], number, match["library"]))
+            function = match["function"].replace("(anonymous namespace)::", "")
+            frames.append(NativeFrame(function, match["file"], number, match["library"]))
         elif frames:
             break  # the stacks after it are those of the allocation and the thread
     access = _ACCESS.search(text)
