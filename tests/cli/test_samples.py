@@ -90,7 +90,7 @@ def test_sample(tmp_path: Path) -> None:
     assert "diagonal" in result["traits"]["kernel"]
     site = "null pointer, aten._efficientzerotensor"
     assert result["signature"]["title"].endswith(f" | {site}"), result["missing"]
-    shown = "\n".join(result["verdict"]["evidence"])
+    shown = (done.run_dir / "verdict.json").read_text()
     assert "AddressSanitizer: SEGV, read" in shown
     assert "buffer buf" in shown and "returned by aten._efficientzerotensor" in shown
     assert "crash.py:11" in shown
