@@ -11,6 +11,7 @@ import collections
 import contextlib
 import gc
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -24,8 +25,8 @@ from ...core.shared.contract.growth_events import AllocatingLine, GrowingHolder
 MAX_HOLDERS, MAX_LINES = 6, 4
 MAX_DEPTH, MAX_WIDTH = 12, 24
 """Limits of a search: steps away from the object, and objects that are followed in one step."""
-MAX_SEARCH_S = 15.0
-"""Limit of all searches of a process."""
+MAX_SEARCH_CPU_S = 15.0
+"""Limit of all searches of a process, in CPU seconds."""
 MAX_FRAMES = 20
 MIN_SHARE = 0.5
 """What grows less often than in each second call is no holder."""
@@ -234,14 +235,16 @@ def _new_objects(
 ) -> Iterator[GrowingHolder]:
     """Yield who holds the newest object of each type of which there is one more after each call."""
     new = [o for o in gc.get_objects() if id(o) not in known and not _is_a(o, _SKIPPED)]
-    by_type = collections.Counter(map(type, new))
+    by_type = collections.Counter(
+        kind for kind in map(type, new) if f"{kind.__module__}.{kind.__qualname__}" in names
+    )
     search.ignore(new)
     for kind, count in by_type.most_common(MAX_HOLDERS):
-        if count < MIN_SHARE * calls or f"{kind.__module__}.{kind.__qualname__}" not in names:
-            continue
+        if count < MIN_SHARE * calls:
+            break
         newest = next(o for o in reversed(new) if type(o) is kind)
         path, place = search.find_path(newest)
-        if len(path) > 1:
+        if place or len(path) > 1:
             yield GrowingHolder(
                 what="chain of objects",
                 path=path,
@@ -285,7 +288,7 @@ class _Search:
     """Follows the objects that refer to an object to one with a name."""
 
     def __init__(self, ignored: Sequence[object]) -> None:
-        self._ends = time.monotonic() + MAX_SEARCH_S
+        self._ends = time.process_time() + MAX_SEARCH_CPU_S
         self._modules = {id(vars(m)): n for n, m in [*sys.modules.items()] if _is_module(m)}
         self._ignored = {id(self.__dict__), id(self), *map(id, ignored)}
 
@@ -298,7 +301,7 @@ class _Search:
         links: dict[int, Any] = {}
         level, kept = [value], [value]  # all are kept, so that no id is used twice
         self._ignored |= {id(links), id(kept)}
-        while level and len(kept) < MAX_DEPTH * MAX_WIDTH and time.monotonic() < self._ends:
+        while level and len(kept) < MAX_DEPTH * MAX_WIDTH and time.process_time() < self._ends:
             children = {id(child): child for child in level}
             self._ignored |= {id(children), id(level)}
             found = gc.get_referrers(*level)
@@ -310,7 +313,8 @@ class _Search:
                     c for c in gc.get_referents(referrer) if id(c) in children
                 )
             kept += level
-            named = [o for o in level if self._has_name(o)]
+            # a chain of objects of one type has its name at its end
+            named = [o for o in level if type(o) is not type(value) and self._has_name(o)]
             if named:
                 first = min(named, key=_is_of_torch)
                 return self._describe(first, links, value)
@@ -353,7 +357,8 @@ class _Search:
             else:
                 parts.append(step)
             current = child
-        return [part for part in parts if part], place
+        # the objects of a chain have the same name
+        return [part for part, _ in itertools.groupby(filter(None, parts))], place
 
 
 def _is_module(value: object) -> bool:

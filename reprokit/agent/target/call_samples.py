@@ -23,8 +23,8 @@ from ..record import journal
 from . import call_holders
 
 MAX_SAMPLES, MIN_SAMPLES = 32, 12
-MAX_SAMPLING_S = 60.0
-"""With a large program, fewer samples are taken, so that they take no longer than this."""
+MAX_SAMPLING_CPU_S = 60.0
+"""With a large program, fewer samples are taken, so that they do not take more CPU seconds."""
 WARM_UP_SHARE = 0.2
 """The share of the calls before the first sample. They compile, and fill caches."""
 MAX_TYPES, MAX_SENT_TYPES = 5000, 16
@@ -57,9 +57,10 @@ def sample_calls(call: Callable[[int], None], calls: int, period: int, finds_hol
 
     sampler = _Sampler()
     advance(_calls_before(calls, period))
-    began = time.monotonic()
+    began = time.process_time()
     sampler.make_arrays()
-    most = min(MAX_SAMPLES, max(MIN_SAMPLES, int(MAX_SAMPLING_S / (time.monotonic() - began))))
+    cost_s = max(time.process_time() - began, 1e-3)
+    most = min(MAX_SAMPLES, max(MIN_SAMPLES, int(MAX_SAMPLING_CPU_S / cost_s)))
     step, count = _plan_steps(calls - number, period, most)
     sampler.take_sample(number)
     for _ in range(count):
