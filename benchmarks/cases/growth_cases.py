@@ -30,7 +30,7 @@ LEAKS = {
     "autograd_graph": PlantedGrowth("nodes of autograd", ".total", is_in_eager=True),
     "cudagraph_pools": PlantedGrowth("bytes of tensors", "POOLS", "POOLS["),
     "descriptors": PlantedGrowth("open file descriptors", "/dev/null"),
-    "chain": PlantedGrowth("growing_memory.Node", "Node", "LAST = Node"),
+    "chain": PlantedGrowth("growing_memory.Node", "LAST", "LAST = Node"),
     "c_heap": PlantedGrowth("bytes on the C heap", ""),
 }
 HEALTHY = (

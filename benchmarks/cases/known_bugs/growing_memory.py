@@ -182,7 +182,7 @@ def plain():
 
 def trained():
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-    return {"model": model, "calls": [((X,), {})], "train": True}
+    return _target(model, "aot_eager", train=True)
 
 
 def lru_cache():
