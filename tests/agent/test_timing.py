@@ -64,7 +64,7 @@ def test_the_parts_of_a_call_have_names_and_lines(journaled: list[Event]) -> Non
     assert len(timed.eager_instructions) == (0 if timed.no_instructions else len(timed.eager))
     (parts,) = (e for e in journaled if isinstance(e, CallParts))
     assert not parts.not_measured and parts.regions == 1
-    assert parts.guards["line_guards"] == 300 and parts.guards["code"].startswith(
+    assert parts.guards["line_guards"] >= 300 and parts.guards["code"].startswith(
         "L['self'].weights["
     )
     assert parts.guards["where"].startswith(f"{__file__}:"), parts.guards

@@ -119,6 +119,7 @@ def slow(
         eager_s=eager_us * 1e-6,
         compiled_s=total_us * 1e-6,
         regions=regions,
+        most_rest_s=total_us * 1e-6,
         guards=GUARDS,
         eager_operators={name: us * 1e-6 for name, us in eager.items()},
     )
@@ -165,6 +166,17 @@ def test_the_part_that_eager_does_not_have_is_the_cause(
         "torch" if " of " in cause and cause != slow_calls.OVERHEAD else "unknown"
     )
     assert advise(verdict, seen)
+
+
+def test_a_long_kernel_has_no_overhead_that_the_profiler_does_not_show() -> None:
+    """Where the kernel was shorter under the profiler than in the timed calls, the difference is
+    not the cost of a call.
+    """
+    parts = [("guards", "", 1, ""), ("kernel", "cpp_fused_div_0", 800, "div")]
+    speed = slow(parts, eager_us=900, total_us=1100, div=700)
+    seen = found(dataclasses.replace(speed, most_rest_s=20e-6))
+    verdict = judge_run(seen)
+    assert verdict.cause == "kernel of div" and "98 % of it is the kernel" in verdict.reason
 
 
 def test_guards_are_named_with_their_line_and_what_avoids_them() -> None:

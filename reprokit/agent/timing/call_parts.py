@@ -99,14 +99,17 @@ def measure_parts(eager: Side, compiled: Side) -> None:
         )
         return
     with _marked_kernels():
-        parts, regions = _profile(compiled, _part_of)
+        parts, regions, pass_s = _profile(compiled, _part_of)
     _read_modules()
-    operators, _ = _profile(eager, _operator_of)
+    operators, _, _ = _profile(eager, _operator_of)
     with compiled.surrounding():
         guards = guard_costs.slowest_guards()
+    rest_s = max(pass_s - sum(seconds for seconds, _ in parts.values()), 0.0)
     looked_up = ("guards", "", True)
     if looked_up in parts and (guards_s := _guards_s(compiled)) is not None:
-        parts[looked_up] = (guards_s, parts[looked_up][1])
+        # the profiler makes short look-ups longer, and the difference of long calls is noise
+        seconds, count = parts[looked_up]
+        parts[looked_up] = (min(guards_s, seconds), count)
     ordered = sorted(parts.items(), key=lambda item: item[1][0], reverse=True)
     journal.write_event(
         events.CallParts(
@@ -124,6 +127,7 @@ def measure_parts(eager: Side, compiled: Side) -> None:
             ],
             eager_operators={name: seconds for (name,), (seconds, _) in operators.items()},
             regions=regions,
+            rest_s=rest_s,
             guards=guards,
         )
     )
@@ -158,8 +162,9 @@ def _guards_s(compiled: Side) -> float | None:
 
 def _profile(
     side: Side, key_of: Callable[[Any], tuple[Any, ...]]
-) -> tuple[dict[tuple[Any, ...], tuple[float, float]], float]:
-    """Return the seconds and the count of each key in a pass, and the number of compiled regions.
+) -> tuple[dict[tuple[Any, ...], tuple[float, float]], float, float]:
+    """Return the seconds and the count of each key in a pass, the number of compiled regions, and
+    the seconds of the pass.
 
     The seconds are the lower quartile of the passes, because other programs only ever add to them.
     ``key_of`` returns the key of an event, which is empty for one that does not count.
@@ -178,6 +183,7 @@ def _profile(
         events = list(profile.events())
         measured, passes = passes, max(MIN_PASSES, min(MAX_PASSES, MAX_EVENTS // len(events)))
     starts = sorted(row.time_range.start for row in events if row.name == _PASS)
+    pass_s = call_times.typical([row.cpu_time_total * 1e-6 for row in events if row.name == _PASS])
     sums: dict[tuple[Any, ...], list[list[float]]] = {}
     regions = 0
     for row in events:
@@ -189,9 +195,9 @@ def _profile(
             one[number][1] += 1
     rows: dict[tuple[Any, ...], tuple[float, float]] = {}
     for key, ones in sums.items():
-        seconds = sorted(second for second, _ in ones)
-        rows[key] = (seconds[len(seconds) // 4], sum(count for _, count in ones) / measured)
-    return rows, regions / measured
+        seconds = call_times.typical([second for second, _ in ones])
+        rows[key] = (seconds, sum(count for _, count in ones) / measured)
+    return rows, regions / measured, pass_s
 
 
 def _part_of(row: Any) -> tuple[Any, ...]:

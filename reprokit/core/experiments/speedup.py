@@ -101,6 +101,7 @@ def compare_speed(runs: Sequence[CallsTimed], parts: CallParts) -> Speed | None:
         tuple(parts.parts),
         parts.eager_operators,
         parts.regions,
+        parts.rest_s,
         parts.guards,
         parts.not_measured,
     )

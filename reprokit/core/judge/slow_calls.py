@@ -80,7 +80,7 @@ def find_blame(speed: Speed, breaks: tuple[GraphBreak, ...]) -> Blame:
         has_slow_guards = speed.guards_s > speed.computing_s
         return Blame(OVERHEAD, None, f"{words}; {guards}" if has_slow_guards else words)
     part = max((p for p in speed.parts if p.kind != "guards"), key=lambda p: _excess(speed, p))
-    takes = f"{speed.share(part.seconds)} of it is {_named(part)}"
+    takes = f"{speed.share_of(part)} of it is {_named(part)}"
     if eager_s := _eager_s(speed, part):
         takes += f", which takes {part.seconds / eager_s:.1f} times as long as in eager"
     if _is_copy(part):
@@ -120,9 +120,7 @@ def _evidence(speed: Speed) -> tuple[str, ...]:
     elif speed.parts:
         rows.append(describe_guards(speed))
         computing = [part for part in speed.parts if part.kind != "guards"]
-        rows += [
-            f"{_named(part)} takes {speed.share(part.seconds)}" for part in computing[:MAX_SHOWN]
-        ]
+        rows += [f"{_named(part)} takes {speed.share_of(part)}" for part in computing[:MAX_SHOWN]]
         rows.append(f"Python code and launches, the rest, take {speed.share(speed.rest_s)}")
     if speed.no_instructions:
         rows.append(f"CPU instructions: {speed.no_instructions}")

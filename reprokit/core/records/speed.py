@@ -52,34 +52,44 @@ class Speed:
     """The seconds of each operator in an eager pass."""
     regions: float = 0.0
     """The number of compiled regions that a pass enters."""
+    most_rest_s: float = 0.0
+    """The seconds of a pass under the profiler that are in no part."""
     guards: dict[str, Any] = field(default_factory=dict)
     """The line with the slowest guards: see ``agent/timing/guard_costs.py``."""
     no_parts: str = ""
     """Why the parts were not measured, as a clause."""
 
     @property
-    def total_s(self) -> float:
-        """The seconds of a compiled pass; the parts are measured apart from it, and may be more."""
-        return max(self.compiled_s, sum(part.seconds for part in self.parts)) or 1.0
-
-    @property
     def guards_s(self) -> float:
         """The seconds in which a pass checks guards."""
-        return sum(part.seconds for part in self.parts if part.kind == "guards")
+        seconds = sum(part.seconds for part in self.parts if part.kind == "guards")
+        return min(seconds, self.compiled_s)
+
+    @property
+    def rest_s(self) -> float:
+        """The seconds of a compiled pass outside of guards, kernels and operators.
+
+        The profiler makes short calls longer, so its rest is only an upper limit.
+        """
+        rest_s = max(self.compiled_s - self.guards_s - self._profiled_s, 0.0)
+        return min(rest_s, self.most_rest_s) if self._profiled_s else rest_s
 
     @property
     def computing_s(self) -> float:
         """The seconds of kernels and operators in a compiled pass."""
-        return sum(part.seconds for part in self.parts if part.kind != "guards")
+        return self.compiled_s - self.guards_s - self.rest_s
 
     @property
-    def rest_s(self) -> float:
-        """The seconds of a compiled pass outside of guards, kernels and operators."""
-        return self.total_s - self.guards_s - self.computing_s
+    def _profiled_s(self) -> float:
+        return sum(part.seconds for part in self.parts if part.kind != "guards")
 
     def share(self, seconds: float) -> str:
         """Return seconds as a share of a compiled pass, such as ``62 %``."""
-        return f"{100 * seconds / self.total_s:.0f} %"
+        return f"{100 * seconds / (self.compiled_s or 1.0):.0f} %"
+
+    def share_of(self, part: CallPart) -> str:
+        """Return the share of a kernel or an operator in a compiled pass."""
+        return self.share(self.computing_s * part.seconds / (self._profiled_s or 1.0))
 
     @property
     def sentence(self) -> str:

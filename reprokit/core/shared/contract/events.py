@@ -356,6 +356,8 @@ class CallParts(Event):
     """The seconds of each operator in one eager pass, by its name."""
     regions: float = 0.0
     """The number of compiled regions that a pass enters."""
+    rest_s: float = 0.0
+    """The seconds of a pass under the profiler that are in no part."""
     guards: dict[str, Any] = field(default_factory=dict, metadata=PRIVATE)
     """The line with the slowest guards: see ``agent/timing/guard_costs.py``."""
     not_measured: str = ""
