@@ -7,6 +7,7 @@ without the guards of one line: the difference is the cost of that line.
 
 from __future__ import annotations
 
+import collections
 import re
 import statistics
 import time
@@ -23,6 +24,7 @@ MAX_TREES, MAX_LINES = 50, 12
 ROUNDS, ROUND_S = 7, 0.001
 _LINE = re.compile(r"# (?P<file>[^\s#]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 """The end of what Dynamo writes about a guard."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _trees: list[tuple[Any, Any]] = []
 
 
@@ -70,10 +72,17 @@ def slowest_guards() -> dict[str, Any]:
         "tree_s": tree_s,
         "line_guards": len(lines.get(where, ())),
         "line_s": costs.get(where, 0.0),
-        "code": cuts.cut_head(next((code for _, code in lines.get(where, ())), ""), 200),
+        "code": cuts.cut_head(_typical_guard([code for _, code in lines.get(where, ())]), 200),
         "where": _whole_path(where),
         "settings": _settings(lines.get(where, ())),
     }
+
+
+def _typical_guard(guards: Sequence[str]) -> str:
+    """Return the first guard of the most frequent form, in which only numbers differ."""
+    forms = collections.Counter(_NUMBER.sub("#", guard) for guard in guards)
+    form = max(forms, key=lambda one: forms[one], default="")
+    return next((guard for guard in guards if _NUMBER.sub("#", guard) == form), "")
 
 
 def _settings(guards: Sequence[tuple[str, str]]) -> list[str]:
