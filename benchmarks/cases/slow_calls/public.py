@@ -30,7 +30,7 @@ def small_min_sum():
 
 
 class CumulativeProduct(nn.Module):
-    """pytorch#136263."""
+    """pytorch#136263. Since torch 2.13 at the latest, its backward takes linear time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ SLOW = {
     "public.py:log": "log",
     "public.py:logit": "logit",
     "public.py:small_min_sum": "overhead of a call",
-    "public.py:cumprod_backward": "cum",
+    "public.py:cumprod_backward": "overhead of a call",
     "public.py:layers_with_numbers": "guards",
 }
 """Slow targets with a word of the cause that is expected."""
