@@ -14,6 +14,8 @@ from reprokit.host.system import deletion
 
 SERVER = "server"
 """The folder of the processes that run targets; it is empty after a search."""
+IMPORTS = ("import torch.testing._internal.common_methods_invocations",)
+"""What the server imports, so that no child of it has to."""
 SOURCES = ("opinfo", "python", "config")
 ALL = 1 << 40
 TURN_S = 300.0
@@ -51,7 +53,7 @@ def run_hunt(
             say(f"resuming after target {hunt.next_number - 1}: {counts}")
         try:
             while time.monotonic() < end and not is_interrupted:
-                with ProbeServer(path / SERVER, plan.python, "build") as server:
+                with ProbeServer(path / SERVER, plan.python, "build", imports=IMPORTS) as server:
                     target_search.search_targets(
                         hunt, server, min(end, time.monotonic() + TURN_S), last, show
                     )
