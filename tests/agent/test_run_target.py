@@ -35,7 +35,7 @@ def test_a_model_without_gradients_runs_no_backward() -> None:
     losses: list[Any] = []
 
     def call(model: Any, must_train: bool = False) -> None:
-        run_target._call_model(model, (torch.ones(2),), {}, True, losses.append, must_train)
+        run_target.call_model(model, (torch.ones(2),), {}, True, losses.append, must_train)
 
     call(lambda x: (x * 2, "text"))
     assert losses == []
