@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..core.shared import cuts
 from ..core.shared.contract import events, run_names
 from ..core.shared.contract.run_spec import RunSpec
 from ..core.shared.errors import BadTarget
@@ -26,6 +27,7 @@ from .torch_hooks import symbols
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from .memory_meter import MemoryMeter
     from .target.hf.build_model import ModelPlan
 
 MAX_MEMORY_SHARE = 0.8
@@ -64,6 +66,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
         from ..core.shared import without_compile
 
         without_compile.replace_entries(torch, lambda model, options: model)
+    meter = _memory_meter(spec)
     count = spec.tensor_parallel
     requested = spec.device or ("cuda" if spec.gpu else None)
     device = _check_device(tensor_parallel.device_of(requested, count) if count else requested)
@@ -82,16 +85,7 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
             codegen_only.stop_after_codegen()
             stack.enter_context(FakeTensorMode())
         with _stage("build"):
-            try:
-                target = build_target(spec, device, plan)
-            except BadTarget as bad:
-                if not spec.gpu:
-                    raise
-                from .simulate import refuse_driver
-
-                if bad.__cause__ is not None and refuse_driver.is_gap(bad.__cause__):
-                    raise bad.__cause__ from None
-                raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
+            target = _build_on_device(spec, device, plan)
             if mesh is not None:
                 tensor_parallel.split_model(target.model, mesh)
         is_train = bool(spec.train or target.train)
@@ -145,11 +139,30 @@ def _run_rank(library: ModuleType | None, spec: RunSpec) -> None:
                 from .target import cache_artifacts
 
                 cache_artifacts.save_artifacts(spec.save_artifacts)
+        if meter is not None:
+            with _stage("memory"):
+                _measure_memory(
+                    target, compiled, meter, spec.is_compiled, is_train, run_backward, is_fake
+                )
         if spec.measure_s and not is_fake:
             with _stage("measure"):
                 _measure(target, compiled, is_train, run_backward, spec)
         if mesh is not None and tensor_parallel.is_real():
             tensor_parallel.leave_group()
+
+
+def _build_on_device(spec: RunSpec, device: str | None, plan: ModelPlan | None) -> BuiltTarget:
+    """Build the target. What a simulated GPU cannot do is an exception of its own."""
+    try:
+        return build_target(spec, device, plan)
+    except BadTarget as bad:
+        if not spec.gpu:
+            raise
+        from .simulate import refuse_driver
+
+        if bad.__cause__ is not None and refuse_driver.is_gap(bad.__cause__):
+            raise bad.__cause__ from None
+        raise BadTarget(f"{bad}; {_NO_VALUES}") from bad.__cause__
 
 
 def _simulation_problem() -> str:
@@ -424,6 +437,60 @@ def _measure(
     call_times.time_calls(eager, timed, spec.measure_s)
     if spec.measures_parts:
         call_parts.measure_parts(eager, timed)
+
+
+def _memory_meter(spec: RunSpec) -> MemoryMeter | None:
+    if not spec.measures_memory:
+        return None
+    from .memory_meter import MemoryMeter
+
+    return MemoryMeter()
+
+
+def _measure_memory(
+    target: BuiltTarget,
+    compiled: Callable[..., Any],
+    meter: MemoryMeter,
+    is_compiled: bool,
+    is_train: bool,
+    run_backward: Callable[[Any], object],
+    is_fake: bool,
+) -> None:
+    """Measure the memory of all calls once more, after the end of the recording of results."""
+    import torch
+
+    if recorder := _result_recorder():
+        recorder.finish_recording()
+    model = target.model
+    parameters = [*model.parameters()] if isinstance(model, torch.nn.Module) else []
+    buffers = [*model.buffers()] if isinstance(model, torch.nn.Module) else []
+    inputs = [
+        leaf
+        for leaf in torch.utils._pytree.tree_leaves(target.calls)
+        if isinstance(leaf, torch.Tensor)
+    ]
+
+    def make_calls(mark_backward: Callable[[Callable[[], object]], None]) -> None:
+        for tensor in (*parameters, *inputs):
+            tensor.grad = None
+        for args, kwargs in target.calls:
+            call_model(
+                compiled if is_compiled else model,
+                args,
+                kwargs,
+                is_train,
+                lambda loss: mark_backward(lambda: run_backward(loss)),
+            )
+
+    stance = "default" if is_compiled else "force_eager"  # layers may be compiled in place
+    gc.collect()
+    try:
+        with torch.compiler.set_stance(stance):
+            meter.measure(make_calls, (parameters, buffers, inputs), is_fake)
+    except Exception as problem:  # the run itself has ended well
+        journal.write_event(
+            events.AgentProblem(hook="memory", problem=cuts.cut_head(repr(problem), 500))
+        )
 
 
 @contextlib.contextmanager

@@ -89,6 +89,7 @@ HOOKED = (
     Symbol(f"{_INDUCTOR}.compile_fx:compile_fx_aot", "exported graphs that AOTInductor compiles"),
     Symbol(f"{_INDUCTOR}.graph:GraphLowering.run_node", "which node is lowered"),
     Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.__call__", "calls of compiled graphs"),
+    Symbol(f"{_INDUCTOR}.output_code:CompiledFxGraph.__init__", "the buffers of compiled graphs"),
     Symbol(f"{_INDUCTOR}.cudagraph_utils:log_cudagraph_skip_and_bump_counter", _SKIPS),
     Symbol(f"{_INDUCTOR}.output_code:log_cudagraph_skip_and_bump_counter", _SKIPS),
     Symbol(f"{_INDUCTOR}.compile_fx:log_cudagraph_skip_and_bump_counter", _SKIPS),

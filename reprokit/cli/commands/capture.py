@@ -36,6 +36,7 @@ _OF_MODELS = (
     "gpu",
     "tensor_parallel",
     "compare_simulated",
+    "compare_memory",
     "weights",
     "cache_python",
 )
@@ -126,7 +127,7 @@ _OF_RUNS = (
     metavar="NAMES",
     help=(
         "End with exit code 1 also for graph-break (graph-break:3 allows 3), recompile,"
-        " cudagraph-skip, memory-growth or slower, which PyTorch regards as working."
+        " cudagraph-skip, peak-memory, memory-growth or slower, which PyTorch regards as working."
     ),
 )
 @shared.option(
@@ -156,6 +157,15 @@ _OF_RUNS = (
     help=(
         "Time warm calls, compiled and in eager, in turns, and report compiled calls that are at"
         " least 5 % slower, with the part of a call that is the cause."
+    ),
+)
+@shared.option(
+    "--compare-memory",
+    section=shared.FINDINGS,
+    is_flag=True,
+    help=(
+        "Compare the peak of the memory with that of eager: of a factory, or of a model of the zoo"
+        " or of transformers."
     ),
 )
 @shared.option(
@@ -436,6 +446,7 @@ def read_request(
         gpu=gpu,
         tensor_parallel=options["tensor_parallel"] or 0,
         kernels=options["kernels"],
+        compares_memory=options["compare_memory"],
     )
 
 
@@ -486,6 +497,11 @@ def _refuse_with_command(ctx: click.Context, is_notebook: bool) -> None:
         raise BadInput(
             "--compare-speed calls a model several times, and a command runs unchanged; name a"
             " factory, such as model.py:make"
+        )
+    if used[:1] == ["compare_memory"]:
+        raise BadInput(
+            "--compare-memory needs a factory, a model of the zoo or hf:TYPE: a command is not run"
+            " again to measure its memory; leave it out"
         )
     if used:
         raise BadInput(

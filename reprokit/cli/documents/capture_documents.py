@@ -20,6 +20,7 @@ from reprokit.cli.documents.study_documents import (
     VerdictKeys,
 )
 from reprokit.core.records.call_growth import CallGrowth
+from reprokit.core.records.memory_use import MemoryComparison
 from reprokit.core.shared.result_comparison import Comparison
 from reprokit.core.triage.likeness import Traits
 
@@ -60,6 +61,7 @@ class CaptureDocument(SchemaVersion):
     call_growth: Annotated[
         CallGrowth | None, msgspec.Meta(description="what grew over the calls of --calls")
     ]
+    memory: MemoryComparison | None
     ablation: AblationKeys | None
     traits: Traits
     known: list[KnownKeys]

@@ -18,6 +18,7 @@ from reprokit.core.judge.same_failure import PASSES
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.judge.stacks.phases import COMPILE_PHASES
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.run_names import REPRO_FILE
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.decision import NEW_ISSUE, NOTHING
@@ -117,7 +118,8 @@ def next_command(captured: CaptureResult) -> str:
     if captured.verdict.kind == "ok" or captured.pack_path is None:
         return ""
     if captured.decision.action != NOTHING:
-        if captured.unproven and not captured.repro_path:
+        is_minimizable = kind_named(captured.verdict.kind).is_minimizable
+        if captured.unproven and not captured.repro_path and is_minimizable:
             return f"reprokit minimize {shlex.quote(_shown(captured.run_path))} --budget 900"
         return f"reprokit issue {shlex.quote(_shown(captured.pack_path))}"
     return f"reprokit show {shlex.quote(_shown(captured.pack_path))}"

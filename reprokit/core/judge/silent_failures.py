@@ -12,6 +12,7 @@ from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
 from reprokit.core.records.dumps import Link
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.memory_use import megabytes
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.recompiles import (
     BREAK_MESSAGE,
@@ -24,6 +25,8 @@ from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "RecompileLimitExceeded")
 """The exceptions that torch raises at a recompile limit if it is configured to fail there."""
+MAX_GROUPS = 8
+"""Limit of the kinds of tensors at a peak that the evidence names."""
 MAX_MORE_WRONG = 5
 """Limit of the results that are listed after the first one that is wrong."""
 
@@ -223,6 +226,33 @@ def _ranks_differ(seen: Observation) -> Verdict | None:
     return Verdict("rank-mismatch", "dynamo-trace", cause, as_sentence(why), evidence, work=work)
 
 
+def _needs_memory(seen: Observation) -> Verdict | None:
+    if seen.memory is None or not seen.memory.is_larger or not _has_ended_normally(seen):
+        return None
+    compiled, eager = seen.memory.compiled.peak, seen.memory.eager.peak
+    phase, use = compiled
+    ratio = use.peak_bytes / max(eager[1].peak_bytes, 1)
+    at = f" in {use.at}" * bool(use.at)
+    why = (
+        f"the compiled program needs {megabytes(use.peak_bytes)} at its peak, in the {phase}"
+        f" pass{at}, and eager {megabytes(eager[1].peak_bytes)}: {ratio:.2f} times as much"
+    )
+    if use.groups:
+        why += f"; the most of it: {use.groups[0]}"
+    evidence = [as_sentence(seen.memory.summary), *use.groups[:MAX_GROUPS]]
+    rest = len(use.groups) - MAX_GROUPS
+    evidence += [f"{rest} more kinds of tensors exist at the peak"] * (rest > 0)
+    line = next((tensor.line for tensor in use.tensors if tensor.line), "")
+    return Verdict(
+        "peak-memory",
+        "kernel-run",
+        f"{phase}, {use.reason}" if use.reason else phase,
+        as_sentence(why),
+        tuple(evidence),
+        work={"line": line} if line else {},
+    )
+
+
 def _broken(seen: Observation, first: GraphBreak, why: str) -> Verdict:
     evidence = tuple(
         f"{b.where}: {b.reason}" + (f", {b.count} times" if b.count > 1 else "")
@@ -255,6 +285,7 @@ def notes_on_ok(seen: Observation) -> tuple[str, ...]:
     """Return the notes on a healthy run: its comparison, recompiles and graph breaks."""
     rows = [as_sentence(seen.comparison.summary)] if seen.comparison else []
     rows += slow_calls.notes_on_speed(seen.speed) if seen.speed else ()
+    rows += [as_sentence(seen.memory.summary)] if seen.memory else []
     rows += [
         f"{r.function} was compiled {r.count + 1} times: {r.changes}" for r in seen.recompiled[:3]
     ]
@@ -274,6 +305,7 @@ QUESTIONS = (
     _ranks_differ,
     _cache_missed,
     slow_calls.judge_speed,
+    _needs_memory,
 )
 """The functions that ``verdict.judge_run`` tries, in this order."""
 

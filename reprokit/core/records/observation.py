@@ -15,6 +15,7 @@ from reprokit.core.records.call_growth import CallGrowth
 from reprokit.core.records.claims import UsersRun
 from reprokit.core.records.crash_sites import CrashSite
 from reprokit.core.records.dumps import Dump, Fault, Raised
+from reprokit.core.records.memory_use import MemoryComparison
 from reprokit.core.records.process_state import Evidence
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.records.recompiles import GraphBreak, RecompiledFunction
@@ -172,6 +173,8 @@ class Observation:
     """The comparison of compiled results with eager; None if they were not compared."""
     speed: Speed | None = None
     """Warm calls, compiled and in eager; None if they were not timed."""
+    memory: MemoryComparison | None = None
+    """The peak of the memory beside that of eager; None if they were not compared."""
     first_rung: str = ""
     """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.

@@ -165,6 +165,14 @@ KINDS = {
             expected="compiled calls that are not slower",
             search_words="slower than eager",
         ),
+        Kind(
+            name="peak-memory",
+            fail_on="peak-memory",
+            is_silent=True,
+            is_asserted=True,
+            expected="about the memory that eager needs",
+            search_words="memory",
+        ),
         Kind(name="rank-mismatch", search_words="collective"),
         Kind(
             name="slow-compile",

@@ -114,6 +114,15 @@ def delete_results(run_path: Path) -> None:
     deletion.delete_path(run_path / RESULTS_FOLDER, inside=run_path)
 
 
+def eager_folder(run_path: Path) -> Path:
+    """Return the run directory of the run in eager."""
+    return _role_folder(run_path, 1, "eager")
+
+
+def _role_folder(run_path: Path, number: int, role: str) -> Path:
+    return run_path / "compare" / f"{number}-{role}"
+
+
 class _RoleRunner:
     """Runs the target once in a role, below its run directory."""
 
@@ -139,7 +148,7 @@ class _RoleRunner:
     def __call__(self, role: str, overrides: Mapping[str, Any] | None = None) -> Observation:
         self._count += 1
         extra = {run_names.OVERRIDES_VARIABLE: json.dumps(overrides)} if overrides else {}
-        folder = self._run_path / "compare" / f"{self._count}-{role}"
+        folder = _role_folder(self._run_path, self._count, role)
         run_directory.make_folders(folder)
         changed = {**self._request.variables, **role_variables(role, self._run_path), **extra}
         if self._request.checks_caches:  # the cache folder of the user is not written
@@ -147,7 +156,11 @@ class _RoleRunner:
             changed["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
         is_compiled = role in COMPILED_ROLES
         request = dataclasses.replace(
-            self._request, compile_it=is_compiled, has_trace=False, variables=changed
+            self._request,
+            compile_it=is_compiled,
+            has_trace=False,
+            variables=changed,
+            compares_memory=self._request.compares_memory and role == "eager",
         )
         outcome = supervise.run_target_once(request, folder, self._show)
         if outcome.is_interrupted:

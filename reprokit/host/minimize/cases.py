@@ -168,6 +168,8 @@ def why_not_minimizable(verdict: Verdict) -> str:
         )
     if verdict.kind == "slower":
         return "no assertion about the time of a smaller program is true on each machine"
+    if verdict.kind == "peak-memory":
+        return "it depends on the sizes of the whole program; the pack has the program's own source"
     if verdict.kind == "rank-mismatch":
         return (
             "the failure needs several ranks; the program in the pack is the target's own source,"

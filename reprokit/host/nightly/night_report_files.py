@@ -43,6 +43,7 @@ MARKS = {
     "cache-miss": ("kind-recompile", "A"),
     "memory-growth": ("kind-oom", "Y"),
     "slower": ("kind-slow", "P"),
+    "peak-memory": ("kind-oom", "Z"),
     "rank-mismatch": ("kind-rank-mismatch", "K"),
     "slow-compile": ("kind-slow", "T"),
     "superlinear-compile": ("kind-slow", "L"),

@@ -108,6 +108,7 @@ class CaptureResult:
             "minimized": reopen.minimize_document(self.minimized) if self.minimized else None,
             "comparison": to_json(self.seen.comparison),
             "call_growth": to_json(self.seen.call_growth),
+            "memory": to_json(self.seen.memory),
             "ablation": self.ablation.to_json() if self.ablation else None,
             "traits": to_json(self._traits()),
             "known": [match.to_json() for match in self.known()],

@@ -263,6 +263,13 @@ COMPARE_SPEED = Step(
     "speed.json",
     may=_may_run,
 )
+COMPARE_MEMORY = Step(
+    "comparison of memory",
+    run_steps.compare_memory,
+    lambda s: run_steps.may_hide_more(s) and s.request.compares_memory,
+    "memory.json",
+    may=_may_run,
+)
 COMPARE_CACHES = Step(
     "caches",
     run_steps.compare_caches,
@@ -372,6 +379,14 @@ ABLATE = Step(
     may=_may_study,
     why_not=NOT_STUDIED,
 )
+ABLATE_MEMORY = Step(
+    "memory with other settings",
+    study_steps.ablate_memory,
+    study_steps.can_ablate_memory,
+    load=study_steps.load_program_ablation,
+    may=_may_study,
+    why_not=NOT_STUDIED,
+)
 COUNT = Step("costs", count_costs)
 COLLECT = Step("environment", collect_environment, run_steps.has_evidence)
 RAISE_RATE = Step(
@@ -395,6 +410,7 @@ JUDGE = (
     READ_PROBLEMS,
     COMPARE,
     SAMPLE_CALLS,
+    COMPARE_MEMORY,
     COMPARE_CACHES,
     COMPARE_SPEED,
     COMPILE_KERNELS,
@@ -415,6 +431,7 @@ LEAVE = (
     TRY_RECORDED,
     RUN_PLAINLY,
     ABLATE,
+    ABLATE_MEMORY,
     COUNT,
     COLLECT,
     RAISE_RATE,

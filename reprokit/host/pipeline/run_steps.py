@@ -20,6 +20,7 @@ from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.events import TargetRefused
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.experiments import compare_memory as memory_runs
 from reprokit.host.experiments import (
     compare_simulated,
     compare_speed,
@@ -242,6 +243,16 @@ def compare_speed_with_eager(state: State) -> State:
     state.callbacks.say("timing warm calls, compiled and in eager")
     missing: list[Missing] = []
     seen = compare_speed.compare_speed(
+        state.request, state.seen, state.run_path, missing, state.callbacks.show
+    )
+    return dataclasses.replace(state, seen=seen).with_all_missing(missing)
+
+
+def compare_memory(state: State) -> State:
+    """Compare the peak of its memory with that of a run without torch.compile."""
+    state.callbacks.say("comparing its memory with that of eager")
+    missing: list[Missing] = []
+    seen = memory_runs.compare_memory(
         state.request, state.seen, state.run_path, missing, state.callbacks.show
     )
     return dataclasses.replace(state, seen=seen).with_all_missing(missing)

@@ -16,7 +16,7 @@ from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared.contract import run_names
-from reprokit.host.experiments import ablate_command, own_check, run_ablation
+from reprokit.host.experiments import ablate_command, memory_settings, own_check, run_ablation
 from reprokit.host.minimize import cases, locate
 from reprokit.host.minimize import minimization as reducer
 from reprokit.host.minimize.proofs import plain_runs, proof
@@ -336,6 +336,22 @@ def ablate_failure(state: State) -> State:
     )
     ablated, _ = _run_ablation(state, program, ablate)
     return _with_ablation(state, ablated.of_part() if isinstance(program, str) else ablated)
+
+
+def can_ablate_memory(state: State) -> bool:
+    """Return True where the options ask for an ablation of a peak of the memory."""
+    is_memory = state.verdict.kind == "peak-memory" and state.seen.memory is not None
+    return state.wants_study and is_memory and state.request.ablation_steps != "none"
+
+
+def ablate_memory(state: State) -> State:
+    """Measure the peak of the memory with other settings."""
+    assert state.seen.memory is not None
+    with interrupts.allowed():
+        ablation = memory_settings.ablate_memory(
+            state.request, state.signature, state.seen.memory, state.run_path, _trying(state)
+        )
+    return _with_ablation(state, ablation)
 
 
 def _run_ablation(

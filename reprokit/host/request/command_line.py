@@ -42,6 +42,7 @@ _OPTIONS: tuple[tuple[str, Callable[[Request], object]], ...] = (
     ("--fail-on", _fail_on),
     ("--calls", lambda r: r.calls),
     ("--compare-speed", lambda r: r.compares_speed),
+    ("--compare-memory", lambda r: r.compares_memory),
     ("--caches", lambda r: r.checks_caches),
     ("--cache-change", lambda r: [f"{name}={value}" for name, value in r.cache_change.items()]),
     ("--cache-python", lambda r: r.cache_python),

@@ -92,6 +92,8 @@ class Request:
     """The number of calls in which memory that grows is searched for; 0: it is not."""
     samples_calls: bool = False
     """This run makes these calls, and samples what its process holds."""
+    compares_memory: bool = False
+    """Compare the peak of the memory with that of eager, if nothing else fails."""
     checks_caches: bool = False
     """Run the target again with the caches that its first run filled."""
     cache_change: dict[str, str] = field(default_factory=dict)
@@ -209,4 +211,5 @@ def factory_spec(request: Request) -> RunSpec:
         calls=request.calls if request.samples_calls else 0,
         measure_s=request.measure_s,
         measures_parts=request.measures_parts,
+        measures_memory=request.compares_memory,
     )

@@ -54,7 +54,8 @@ SERVER, OVERRIDES, RESULTS, PLAIN = "server", "overrides", "results", "plain"
 HUNT = "hunt"
 CODEGEN, SIMULATION = "codegen", "simulation"
 CACHES, CALLS, LIVE, INSTALLED = "caches", "calls", "live", "installed"
-FACTORY, TRANSFORMERS, ZOO, TIMING = "factory", "transformers", "zoo", "timing"
+FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
+MEMORY, TIMING = "memory", "timing"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
         "agent/serve",
@@ -94,6 +95,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     LIVE: ("agent/record/live_graphs.py", "agent/record/live_tasks.py"),
     INSTALLED: ("agent/failures", "agent/prepare.py"),
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
+    MEMORY: ("agent/memory_meter.py", "core/shared/contract/memory_record.py"),
     TRANSFORMERS: ("agent/target/hf",),
     HUNT: ("agent/hunt",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
@@ -113,6 +115,8 @@ def agent_parts_of_request(request: Request) -> frozenset[str]:
         parts.add(TRANSFORMERS if request.target.kind == "hf" else ZOO)
     if request.samples_calls:
         parts |= {CALLS, PLAIN}
+    if request.compares_memory:
+        parts.add(MEMORY)
     if request.gpu is not None:
         parts |= {CODEGEN, SIMULATION}
     if request.measure_s:

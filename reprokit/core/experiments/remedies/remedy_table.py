@@ -47,6 +47,26 @@ SETTINGS: Mapping[str, tuple[CompileVariant, ...]] = {
 """Kind of a verdict -> settings that may avoid it, the smallest change first."""
 
 
+_OF_TRAINING = tuple(
+    _setting(f"torch._functorch.config.{name}", value)
+    for name, value in (
+        ("activation_memory_budget", 0.5),
+        ("activation_memory_budget", 0.1),
+        ("donated_buffer", False),
+    )
+)
+_OF_MEMORY = (
+    _setting("torch._inductor.config.reorder_for_peak_memory", False),
+    next(variant for variant in VARIANTS if variant.name == "no fusion"),
+    _setting("torch._inductor.config.allow_buffer_reuse", False),
+)
+
+
+def memory_settings(is_trained: bool) -> tuple[CompileVariant, ...]:
+    """Return the settings whose peak of the memory a capture measures."""
+    return (*_OF_MEMORY, *(_OF_TRAINING if is_trained else ()))
+
+
 def remedies_in_capture(
     verdict: Verdict, seen: Observation, program: str, line: str
 ) -> tuple[CompileVariant, ...]:

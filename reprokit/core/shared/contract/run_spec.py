@@ -49,6 +49,8 @@ class RunSpec:
     """The seconds for which eager and compiled calls are timed in turns."""
     measures_parts: bool = False
     """Also measure which parts of a compiled call take the time."""
+    measures_memory: bool = False
+    """The calls are made once more to measure their memory."""
 
     @property
     def factory_arguments(self) -> dict[str, Any]:
