@@ -50,7 +50,7 @@ FOLDERS = ["papers/", "reprokit-out/"]
 LINES = {
     "reprokit cap": ["capture"],
     "reprokit nightly pru": ["prune"],
-    "reprokit capture --comp": ["--compare", "--compare-simulated"],
+    "reprokit capture --compare-s": ["--compare-speed", "--compare-simulated"],
     "reprokit capture --color a": ["auto", "always"],
     "reprokit capture --gpu ": [*GPUS],
     "reprokit capture --model llama-": [name for name in ZOO if name.startswith("llama-")],

@@ -55,6 +55,7 @@ def test_every_field_of_a_request_is_stored() -> None:
     names = {f.name for f in dataclasses.fields(Request)}
     assert set(run_request.request_to_json(REQUEST)) == names - run_request.UNSAVED_FIELDS
     of_one_run = {"cwd", "variables", "stage", "has_writer", "save_artifacts", "load_artifacts"}
+    of_one_run.add("samples_calls")
     assert of_one_run == run_request.UNSAVED_FIELDS
 
 
@@ -97,7 +98,7 @@ def test_the_result_of_a_step_is_restored(
 def test_each_step_has_its_own_file() -> None:
     """Two steps with one file would overwrite each other."""
     names = [step.file for step in FILES]
-    assert len(names) == len(set(names)) == 9
+    assert len(names) == len(set(names)) == 13
 
 
 def test_a_step_that_may_not_run_is_reported(run_dir: run_directory.RunDir) -> None:

@@ -43,6 +43,8 @@ def values_of_type(kind: Any, without: frozenset[str] = frozenset()) -> st.Searc
         return st.fixed_dictionaries(required, optional=optional).map(lambda row: kind(**row))  # type: ignore[operator]
     if origin in (Union, types.UnionType):
         return st.one_of(*map(values_of_type, args))
+    if origin is list:
+        return st.lists(values_of_type(args[0]), max_size=2)
     if origin is tuple and args[-1] is Ellipsis:
         return st.lists(values_of_type(args[0]), max_size=2).map(tuple)
     if origin is tuple:

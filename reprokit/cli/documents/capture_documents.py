@@ -21,6 +21,7 @@ from reprokit.cli.documents.study_documents import (
 )
 from reprokit.core.records.call_growth import CallGrowth
 from reprokit.core.records.memory_use import MemoryComparison
+from reprokit.core.records.speed import Speed
 from reprokit.core.shared.result_comparison import Comparison
 from reprokit.core.triage.likeness import Traits
 
@@ -61,7 +62,10 @@ class CaptureDocument(SchemaVersion):
     call_growth: Annotated[
         CallGrowth | None, msgspec.Meta(description="what grew over the calls of --calls")
     ]
-    memory: MemoryComparison | None
+    memory: Annotated[
+        MemoryComparison | None, msgspec.Meta(description="the peaks of --compare-memory")
+    ]
+    speed: Annotated[Speed | None, msgspec.Meta(description="the times of --compare-speed")]
     ablation: AblationKeys | None
     traits: Traits
     known: list[KnownKeys]

@@ -284,7 +284,7 @@ def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Tr
     # the runs of the catalogue have no sanitizers
     is_same = (
         run.signature == signature.id
-        or run.title == signature.parts.title_without_site
+        or (bool(signature.parts.site) and run.title == signature.parts.title_without_site)
         or (
             fr.USER in run.title
             and fr.without_modules(run.title) == fr.without_modules(signature.title)

@@ -109,6 +109,7 @@ class CaptureResult:
             "comparison": to_json(self.seen.comparison),
             "call_growth": to_json(self.seen.call_growth),
             "memory": to_json(self.seen.memory),
+            "speed": to_json(self.seen.speed),
             "ablation": self.ablation.to_json() if self.ablation else None,
             "traits": to_json(self._traits()),
             "known": [match.to_json() for match in self.known()],
