@@ -381,7 +381,7 @@ assert not counters["graph_break"] and counters["stats"]["unique_graphs"] <= 3, 
         (
             TIMED,
             "graph-break",
-            "`TIMES.append(time.time())` before the compiled function, not in it",
+            "`TIMES.append(time.time())` moved before the compiled function",
             ("    TIMES.append(time.time())\n", ""),
         ),
     ],

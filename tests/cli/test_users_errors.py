@@ -138,7 +138,7 @@ def capture(text: str, folder: Path) -> CallResult:
                 "graph-break in dynamo-trace: `fullgraph=True` is set, and the graph breaks.",
                 "train.py:6: if x.sum() > 0:",
                 "your program: Dynamo's message calls this graph break fundamental",
-                "avoid it   fullgraph=False",
+                "avoid it   `if x.sum() > 0:` moved before the compiled function or fullgraph=False",
                 "reprokit show",
             ],
         ),

@@ -79,7 +79,7 @@ def moved_out(tree: ast.Module, program: str, line: str) -> list[CompileVariant]
         where = "before" if split.is_before else "after"
         more = sum(not _is_plain_return(s) for s in split.moved) - 1
         others = f" (and {plural(more, 'more statement')})" if more else ""
-        name = f"`{line}`{others} {where} the compiled function, not in it"
+        name = f"`{line}`{others} moved {where} the compiled function"
         overrides = {"moves": {"line": line, "function": function.name, "where": where}}
         return [CompileVariant(name, CHANGES, overrides, program="\n".join([*rows, ""]))]
     return []
