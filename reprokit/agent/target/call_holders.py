@@ -314,7 +314,11 @@ class _Search:
                 )
             kept += level
             # a chain of objects of one type has its name at its end
-            named = [o for o in level if type(o) is not type(value) and self._has_name(o)]
+            named = [
+                o
+                for o in level
+                if (id(o) in self._modules or type(o) is not type(value)) and self._has_name(o)
+            ]
             if named:
                 first = min(named, key=_is_of_torch)
                 return self._describe(first, links, value)
