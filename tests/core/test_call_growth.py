@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 
@@ -151,3 +152,13 @@ def test_a_type_of_the_program_is_not_in_the_signature() -> None:
     assert verdict.cause == "objects of torch.Tensor"
     own = CallsSampled(calls=200, at=AT, types={"secret_model.Node": AT})
     assert judged(own, sampled())[0].cause == "objects of the program"
+
+
+def test_blocks_that_python_keeps_at_first_do_not_hide_a_holder() -> None:
+    """The first calls take more blocks than the later ones, which only the holder grows by."""
+    texts = dataclasses.replace(OWN, what="dict", holds="str")
+    kept = sampled((texts,), blocks=lambda at: 5 * min(at, 110) + 2 * at)
+    growth = growth_of_calls(kept, sampled(blocks=lambda at: 5 * min(at, 110)))
+    (row,) = growth.growing
+    assert (row.name, row.slope, row.is_in_eager) == (names.BLOCKS, 2.0, False)
+    assert not growth_of_calls(sampled((texts,), blocks=lambda at: 5 * min(at, 110)), None).growing

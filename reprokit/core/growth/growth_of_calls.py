@@ -66,7 +66,7 @@ def may_grow(compiled: CallsSampled) -> bool:
 def _series(compiled: CallsSampled, eager: CallsSampled | None) -> list[GrowingSeries]:
     rows = []
     for name, values in compiled.series.items():
-        line = fit_line(compiled.at, values)
+        line = _fit(name, compiled.at, values)
         is_rising = _is_growth(name, line) and line.slope > 0
         is_falling = _is_growth(name, line) and line.slope < 0 and name == names.NONE
         has_holder = any(h.holds in _ELEMENTS.get(name, ()) for h in compiled.holders)
@@ -78,11 +78,17 @@ def _series(compiled: CallsSampled, eager: CallsSampled | None) -> list[GrowingS
 def _types(compiled: CallsSampled, eager: CallsSampled | None) -> list[GrowingSeries]:
     rows = []
     for name, values in compiled.types.items():
-        line = fit_line(compiled.at, values)
+        line = _fit(name, compiled.at, values)
         if _is_growth(name, line) and line.slope > 0:
             row = _row(name, values, line, eager.types if eager else {}, eager)
             rows.append(row)
     return rows
+
+
+def _fit(name: str, at: Sequence[int], values: Sequence[int]) -> Line:
+    """Fit a line to a series; to its second half where the first calls fill what Python keeps."""
+    start = len(at) // 2 if name == names.BLOCKS else 0
+    return fit_line(at[start:], values[start:])
 
 
 def _is_growth(name: str, line: Line) -> bool:
@@ -96,7 +102,7 @@ def _row(
     others: Mapping[str, Sequence[int]],
     eager: CallsSampled | None,
 ) -> GrowingSeries:
-    other = fit_line(eager.at, others[name]) if eager is not None and name in others else None
+    other = _fit(name, eager.at, others[name]) if eager is not None and name in others else None
     if other is not None and not _is_growth(name, other):
         other = None
     is_as_steep = (
