@@ -54,7 +54,7 @@ FAILURES: dict[str, tuple[str, ...]] = {
     ),
     "test_documents/the_blocks_show_a_recorded_capture-exception-exception_inductor-py-words0-1": (
         "exception in codegen: KeyError was raised: 'buf1'.",
-        "masked_softmax in samples/exception_inductor.py",
+        "your line  samples/exception_inductor.py:12: mask[torch.arange(8)",
         "torch: The failure is in torch/_inductor/loop_body.py:get_read_expr.",
         KNOWN,
         SETTING,
@@ -64,9 +64,9 @@ FAILURES: dict[str, tuple[str, ...]] = {
     "test_documents/the_blocks_show_a_recorded_capture-wrong-wrong_result-py-words1-1": (
         "wrong-result in inductor: Compiled code gives different results than eager.",
         "eager gives 16.0, compiled code 12.0",
-        "shift in samples/wrong_result.py",
+        "your line  samples/wrong_result.py:15: x[1:] = x[:-1].clone()",
         "torch: it disappears without the post-grad pass `reinplace_inplaceable_ops`",
-        "one of a family (pytorch/pytorch#190855, pytorch/pytorch#197829): wrong results",
+        "similar to pytorch/pytorch#197829: rows that are shifted through a clone",
         'backend="aot_eager_decomp_partition"',
         "12 lines, fails in 1 of 1 fresh runs",
         ISSUE,
