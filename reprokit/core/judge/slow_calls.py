@@ -67,7 +67,8 @@ def find_blame(speed: Speed, breaks: tuple[GraphBreak, ...]) -> Blame:
             first = breaks[0]
             words = (
                 f"graph breaks split it into {speed.regions:.0f} compiled regions, and"
-                f" {speed.share(speed.guards_s + speed.rest_s)} of it is guards and calls of them;"
+                f" {speed.share(speed.guards_s + speed.rest_s)} of it is guards and the calls of"
+                " these regions;"
                 f" the first break is {first.reason}, at {first.where}"
             )
             return Blame(BREAKS, "dynamo-trace", words, first.where)
