@@ -44,6 +44,7 @@ def compare_speed(
             measures_parts=True,
             has_trace=False,
             compares=False,
+            compares_memory=False,
             variables={**request.variables, **WITHOUT_CACHES},
         )
         outcome = supervise.run_target_once(timed, folder, show)

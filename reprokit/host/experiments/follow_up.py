@@ -175,6 +175,7 @@ def check_eager(
     plain = dataclasses.replace(
         request,
         compile_it=False,
+        compares_memory=False,
         deadline_s=None if deadline_s is None else deadline_s + START_S,
     )
     outcome = supervise.run_target_once(plain, folder, show)

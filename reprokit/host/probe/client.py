@@ -141,7 +141,8 @@ class ProbeServer:
     ) -> tuple[RunOutcome, Path]:
         """Run a factory target in a forked child, as :meth:`run_program` does."""
         probe = self._request(limits, is_eager, role, overrides, results)
-        probe = dataclasses.replace(probe, target=run_request.factory_spec(request))
+        unmeasured = dataclasses.replace(request, compares_memory=False)
+        probe = dataclasses.replace(probe, target=run_request.factory_spec(unmeasured))
         return self._run_with_cache(probe, limits), Path(probe.folder)
 
     def _request(
