@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,33 @@ def test_a_hang_and_a_crash_end_neither_the_hunt_nor_the_targets_beside_them(
     assert "SIGABRT" in found.outcomes[2].detail
     assert [found.program_of(one).exists() for one in found.outcomes] == [False, True, True, False]
     assert [*folder.glob("probe-*")] == []
+
+
+@pytest.mark.real
+def test_a_source_that_lacks_a_package_is_refused_and_a_signal_ends_the_search(
+    tmp_path: Path,
+) -> None:
+    """The samples of operators need expecttest. What has run before a signal is kept."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "expecttest.py").write_text("raise ModuleNotFoundError(\"No module named 'x'\")")
+    environ = clean_environ(PYTHONPATH=f"{site}:{ROOT}")
+    row = ("--output-dir", str(tmp_path / "hunt"))
+    refused = reprokit("hunt", "--source", "opinfo", *row, env=environ, cwd=tmp_path)
+    assert refused.status == 2
+    assert "--source opinfo needs a package that" in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+    folder = tmp_path / "other"
+    row = ("--source", "python", "--output-dir", str(folder))
+    with subprocess.Popen(
+        [sys.executable, "-m", "reprokit", "hunt", *row], env=environ, cwd=tmp_path
+    ) as child:
+        while not (folder / "outcomes.jsonl").exists():
+            assert child.poll() is None
+            time.sleep(0.1)
+        child.terminate()
+        assert child.wait(60) == 130
+    assert HuntFolder(folder, HuntPlan(("python",), 0, sys.executable), 90.0).next_number
 
 
 def test_a_seed_reproduces_each_target_whatever_runs_before() -> None:

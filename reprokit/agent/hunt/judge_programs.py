@@ -64,8 +64,9 @@ def judge_targets(
     """Judge targets of a hunt; target ``number`` is of the source ``number % len(sources)``.
 
     JSON lines are written to ``path`` for each target: its text before it runs, each stage that
-    begins, and what it did. So the last line of a process that has died says what it ran. The
-    kernel ends the process if a target takes ``limit_s`` seconds; 0 for no limit.
+    begins, and what it did. So the last line of a process that has died says what it ran. If a
+    source needs a package that the environment lacks, the last line says so, and no target follows.
+    The kernel ends the process if a target takes ``limit_s`` seconds; 0 for no limit.
     """
     warnings.simplefilter("ignore")
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -78,7 +79,11 @@ def judge_targets(
 
         signal.alarm(limit_s)
         write()
-        text = source_table.write_target(source, seed, number)
+        try:
+            text = source_table.write_target(source, seed, number)
+        except ImportError as error:
+            write(lacks=_one_line(error))
+            return
         write(text=text)
         judged = judge_program(text, lambda stage: write(stage=stage))
         write(**dataclasses.asdict(judged), cpu_s=round(_cpu_s() - began, 3))

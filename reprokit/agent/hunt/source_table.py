@@ -20,7 +20,11 @@ MODULES = {
 
 
 def write_target(source: str, seed: int, number: int) -> str:
-    """Return the text of target ``number`` of a source; each target has its own random numbers."""
+    """Return the text of target ``number`` of a source; each target has its own random numbers.
+
+    Raises:
+        ImportError: the environment lacks a package that the source needs.
+    """
     module = importlib.import_module(f".{MODULES[source]}", __package__)
     text: str = module.write_program(random.Random(f"{source} {seed} {number}"))  # noqa: S311
     return text

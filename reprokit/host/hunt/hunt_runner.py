@@ -10,7 +10,7 @@ from reprokit.host.hunt import capture_findings, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
 from reprokit.host.hunt.outcomes import HuntPlan, open_hunt
 from reprokit.host.probe.client import ProbeServer
-from reprokit.host.system import deletion
+from reprokit.host.system import deletion, interrupts
 
 SERVER = "server"
 """The folder of the processes that run targets; it is empty after a search."""
@@ -40,7 +40,7 @@ def run_hunt(
     captured. Return what the folder has then. A target may take ``target_limit_s``.
 
     Raises:
-        BadInput: the folder cannot be used.
+        BadInput: the folder or a source cannot be used.
         NightFailed: the ledger cannot be written.
         ServerLost: the probe server cannot start.
     """
@@ -53,7 +53,10 @@ def run_hunt(
             say(f"resuming after target {hunt.next_number - 1}: {counts}")
         try:
             while time.monotonic() < end and not is_interrupted:
-                with ProbeServer(path / SERVER, plan.python, "build", imports=IMPORTS) as server:
+                with (
+                    ProbeServer(path / SERVER, plan.python, "build", imports=IMPORTS) as server,
+                    interrupts.allowed(),
+                ):
                     target_search.search_targets(
                         hunt, server, min(end, time.monotonic() + TURN_S), last, show
                     )

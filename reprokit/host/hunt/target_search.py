@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.core.shared.contract.probe_messages import Isolation
+from reprokit.core.shared.errors import BadInput
 from reprokit.host.hunt.outcomes import CRASH, HANG, LOST, HuntFolder, Outcome, read_rows
 from reprokit.host.probe import isolated_runs
 from reprokit.host.probe.candidate import ProbeLimits
@@ -40,6 +41,7 @@ def search_targets(
     """Run targets until the time ``until`` of the monotonic clock, or the number ``last``.
 
     Raises:
+        BadInput: the interpreter lacks a package that a source needs.
         ServerLost: the probe server has ended.
     """
     isolation = Isolation(cwd=str(hunt.path), is_open=bool(isolated_runs.why_not_isolated()))
@@ -77,6 +79,11 @@ def _run_batch(
         rows = _rows_by_target(folder)
         for number in numbers:
             row = rows.get(number, {})
+            if "lacks" in row:
+                raise BadInput(
+                    f"--source {row['source']} needs a package that {plan.python} does not have:"
+                    f" {row['lacks']}"
+                )
             if "kind" not in row:
                 break
             hunt.add_outcome(_outcome(number, row), row["text"])
