@@ -244,7 +244,9 @@ class Chain:
                 self.add_change(f"{words[0]}.{ops[number].name}_({', '.join(words[1:])})")
             elif draw.random() < 0.1 and ops[number].supports_out:
                 out = self._run(f"{call}({', '.join(words)})")
-                target = self.pick_value(getattr(out, "dtype", None))
+                if not isinstance(out, torch.Tensor):
+                    raise _Refused
+                target = self.pick_value(out.dtype)
                 if not target or self.values[target].shape != out.shape:
                     raise _Refused
                 self.add_change(f"{call}({', '.join([*words, f'out={target}'])})")
