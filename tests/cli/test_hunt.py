@@ -137,6 +137,19 @@ def test_a_hang_and_a_crash_end_neither_the_hunt_nor_the_targets_beside_them(
 
 
 @pytest.mark.real
+def test_programs_of_the_sources_with_tensors_run_in_eager(tmp_path: Path) -> None:
+    """No generator fails, and no program of it."""
+    plan = HuntPlan(("types", "views", "opinfo", "config"), 3, sys.executable)
+    with (
+        outcomes.open_hunt(tmp_path / "hunt", plan, 90.0) as found,
+        ProbeServer(tmp_path / "server", sys.executable, "build") as server,
+    ):
+        target_search.search_targets(found, server, math.inf, 8, lambda words: None)
+    assert len(found.outcomes) == 8
+    assert not {"lost", "eager-fails", "hang", "crash"} & {one.kind for one in found.outcomes}
+
+
+@pytest.mark.real
 def test_a_source_that_lacks_a_package_is_refused_and_a_signal_ends_the_search(
     tmp_path: Path,
 ) -> None:

@@ -37,7 +37,7 @@ DTYPES = {
 """The weights of the types of the first tensor."""
 UNDEFINED = re.compile(
     # uninitialised memory, memory that overlaps, and sizes of storages
-    r"empty|new_empty|resize|as_strided|set_|_unsafe|"
+    r"empty|new_empty|resize|as_strided|set_|unsafe|"
     # random numbers
     r"rand|normal|bernoulli|multinomial|dropout|uniform|exponential|geometric|cauchy|rrelu|"
     r"fractional_max_pool|gumbel|poisson|scaled_dot_product|multi_head|"
@@ -158,7 +158,7 @@ def _samples(number: int, dtype: torch.dtype) -> list[Any]:
     ]
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A value has no text, or a step does not run."""
 
 
@@ -181,11 +181,16 @@ class Chain:
 
     def add_argument(self, tensor: torch.Tensor) -> str:
         """Add an argument of the program that is like a tensor."""
+        return self.add_text(tensor_text(tensor, self.draw))
+
+    def add_text(self, text: str) -> str:
+        """Add an argument of the program with the text of its value."""
         name = f"x{len(self.arguments)}"
-        text = tensor_text(tensor, self.draw)
-        if self.is_train and tensor.is_floating_point():
-            text += ".requires_grad_()"
-        self.values[name] = self._run(text)
+        value = self._run(text)
+        if self.is_train and value.is_floating_point():
+            text = f"({text}).requires_grad_()"
+            value.requires_grad_()
+        self.values[name] = value
         self.arguments[name] = text
         return name
 
@@ -197,7 +202,7 @@ class Chain:
                 # the text is made of the tables above
                 return eval(text, {"torch": torch, **self.values})  # noqa: S307
             except Exception as problem:
-                raise _Refused from problem
+                raise Refused from problem
 
     def add_step(self, expression: str) -> None:
         """Add a line that binds the result of an expression to a new variable."""
@@ -206,7 +211,7 @@ class Chain:
             index = self.draw.randrange(len(out)) if out else 0
             expression, out = f"{expression}[{index}]", out[index] if out else None
         if not isinstance(out, torch.Tensor) or out.numel() > MAX_ELEMENTS or out.is_sparse:
-            raise _Refused
+            raise Refused
         name = f"y{len(self.lines)}"
         self.values[name] = out
         self.lines.append(f"{name} = {expression}")
@@ -218,7 +223,7 @@ class Chain:
             try:
                 exec(statement, {"torch": torch, **self.values})  # noqa: S102
             except Exception as problem:
-                raise _Refused from problem
+                raise Refused from problem
         self.lines.append(statement)
 
     def add_operator(self) -> None:
@@ -232,7 +237,7 @@ class Chain:
             fits = [r for r in rows if r.input.shape == self.values[name].shape]
             rows = fits if fits and draw.random() < 0.8 else rows
         if not rows:
-            raise _Refused
+            raise Refused
         row = draw.choice(rows)
         before = len(self.arguments), dict(self.values)
         try:
@@ -245,14 +250,14 @@ class Chain:
             elif draw.random() < 0.1 and ops[number].supports_out:
                 out = self._run(f"{call}({', '.join(words)})")
                 if not isinstance(out, torch.Tensor):
-                    raise _Refused
+                    raise Refused
                 target = self.pick_value(out.dtype)
                 if not target or self.values[target].shape != out.shape:
-                    raise _Refused
+                    raise Refused
                 self.add_change(f"{call}({', '.join([*words, f'out={target}'])})")
             else:
                 self.add_step(f"{call}({', '.join(words)})")
-        except _Refused:
+        except Refused:
             count, self.values = before
             self.arguments = dict(itertools.islice(self.arguments.items(), count))
             raise
@@ -261,7 +266,7 @@ class Chain:
         """Return the text of an argument of a sample; a tensor becomes a variable."""
         if isinstance(value, torch.Tensor):
             if value.numel() > MAX_ELEMENTS:
-                raise _Refused
+                raise Refused
             like = [
                 n
                 for n, v in self.values.items()
@@ -281,12 +286,14 @@ class Chain:
             return repr(value)
         if isinstance(value, slice):
             return f"slice({value.start}, {value.stop}, {value.step})"
-        raise _Refused
+        raise Refused
 
     def add_from(self, table: tuple[str, ...], is_change: bool) -> None:
         """Add a line of a table, with variables in it."""
         name = self.pick_value()
         value = self.values[name]
+        if is_change and 0 in value.stride() and value.numel():
+            raise Refused  # several elements are the same memory
         same = [n for n, v in self.values.items() if v.shape == value.shape]
         dim = self.draw.randrange(max(value.dim(), 1))
         text = self.draw.choice(table).format(
@@ -305,7 +312,7 @@ def tensor_text(tensor: torch.Tensor, draw: random.Random) -> str:
         or tensor.is_quantized
         or type(tensor) is not torch.Tensor
     ):
-        raise _Refused
+        raise Refused
     dtype, values = tensor.dtype, tensor.detach().resolve_conj().resolve_neg()
     shape, stride = list(tensor.shape), list(tensor.stride())
     if 0 not in shape and 0 in stride:
@@ -325,7 +332,7 @@ def tensor_text(tensor: torch.Tensor, draw: random.Random) -> str:
     if dtype.is_floating_point:
         low, high = (float(one) for one in torch.aminmax(values.double()))
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise _Refused
+            raise Refused
         if low < 0 < high:
             return tensors.tensor_text(facts)
         scale = max(round(high - low, 3), 0.001)
@@ -361,7 +368,7 @@ def write_chain(draw: random.Random) -> Chain:
                 chain.add_operator()
             else:
                 chain.add_from(VIEWS if kind == "view" else CHANGES, kind == "change")
-        except _Refused:
+        except Refused:
             continue
     return chain
 

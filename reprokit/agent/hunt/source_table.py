@@ -16,6 +16,8 @@ MODULES = {
     "opinfo": "operator_chains",
     "python": "python_programs",
     "config": "option_pairs",
+    "types": "mixed_types",
+    "views": "aliases",
 }
 
 

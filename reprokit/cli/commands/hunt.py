@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @shared.option(
     "--source",
     "sources",
-    default="opinfo,python",
+    default="opinfo,types,python",
     show_default=True,
     metavar="NAME[,NAME]",
-    help="Where programs come from: opinfo, python and config.",
+    help="Where programs come from: opinfo, types, python and config.",
 )
 @shared.option(
     "--seed",

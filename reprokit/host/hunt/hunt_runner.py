@@ -16,7 +16,7 @@ SERVER = "server"
 """The folder of the processes that run targets; it is empty after a search."""
 IMPORTS = ("import torch.testing._internal.common_methods_invocations",)
 """What the server imports, so that no child of it has to."""
-SOURCES = ("opinfo", "python", "config")
+SOURCES = ("opinfo", "types", "views", "python", "config")
 ALL = 1 << 40
 TURN_S = 300.0
 """Seconds of a search before findings are captured."""
