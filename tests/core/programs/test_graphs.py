@@ -141,6 +141,18 @@ def test_an_in_place_step_reads_what_it_changes() -> None:
     assert "+= 1" in text and "torch.randn(4, 4)" in text
 
 
+def test_a_constant_that_is_changed_in_place_keeps_its_local_name() -> None:
+    """``step = self.step`` and ``step += 1``, as in a compiled optimizer, run without an
+    UnboundLocalError.
+    """
+    source = SOURCE.replace("add = x_2 + const;", "const += 1;  add = x_2 + const;")
+    graph = graph_units.read_graph(source, VALUES, {"grad": True}, "dynamo", False)
+    text = subgraph.program_of_units(graph, [unit_of(graph, "+ const")])
+    lines = [line.strip() for line in text.splitlines()]
+    assert "const = tensor_constant0" in lines and "const += 1" in lines
+    assert "tensor_constant0 += 1" not in lines
+
+
 def test_settings_are_carried_over() -> None:
     """The backend, options, configuration, a custom pass and the grad mode are part of the
     program.

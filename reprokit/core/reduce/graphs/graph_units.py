@@ -333,10 +333,20 @@ def _reads_parameter(unit: GraphUnit, values: Mapping[str, Any]) -> bool:
 def _without_aliases(
     units: list[GraphUnit], placeholders: list[str], values: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[GraphUnit], dict[str, Mapping[str, Any]]]:
-    """Remove aliases such as ``l_x_ = L_x_``, and return the units and their values."""
+    """Remove aliases such as ``l_x_ = L_x_``, and return the units and their values.
+
+    A name that ``x += 1`` changes stays, because a function cannot change a constant of the module
+    by its own name so.
+    """
     known = dict(values)
     same: dict[str, str] = {}
     kept = []
+    changed = {
+        ast.unparse(row.target)
+        for unit in units
+        for row in unit.statements
+        if isinstance(row, ast.AugAssign)
+    }
     for unit in units:
         statement = unit.statements[0]
         is_alias = (
@@ -351,8 +361,9 @@ def _without_aliases(
                 known.setdefault(source, known.get(target, {}))
                 same[source] = target  # the values are known under the node's name
                 continue
-            same[target] = same.get(source, source)
-            continue
+            if target not in changed:
+                same[target] = same.get(source, source)
+                continue
         kept.append(_unit(tuple(rename_units(s, same) for s in unit.statements)))
     return kept, {n: v for n, v in known.items() if v}
 
