@@ -37,6 +37,13 @@ def definition(number: int, one: Any, /) -> Any:
     return one
 
 
+def setting(number: int, one: Any, /) -> Any:
+    """Note an attribute that is a plain value of Python, and return it."""
+    is_plain = one is None or type(one) in (bool, int, float, str)
+    _note(("value", number), describe(one) if is_plain else {})
+    return one
+
+
 def ran(number: int, /) -> None:
     """Note that a block runs."""
     if number not in _ran:

@@ -24,6 +24,10 @@ for step, x in enumerate(raw.split(args.size)):
 """
 
 
+_BLOCKS = "".join(f"if {n}:\n    pass\n" for n in range(origins.MIN_BLOCKS))
+"""Blocks with which a program without values from outside is recorded."""
+
+
 def loop_of(count: int, **variables: dict[str, object]) -> origins.RecordedValues:
     """Return the record of one loop."""
     return origins.RecordedValues({}, {0: (count, variables)})
@@ -121,6 +125,38 @@ def test_one_value_that_is_needed_costs_few_probes() -> None:
     text = origins.cut_program(program, origins.RecordedValues(every, {}), test)
     assert text.count("data.get(") == 1 and "x21 = data.get(21)" in text
     assert len(tried) <= 14  # one at a time: 32
+
+
+def test_a_setting_becomes_its_value() -> None:
+    """An attribute that was always the same plain value is replaced, also in a class; a counter and
+    a constant of a module stay.
+    """
+    program = """
+import math, torch
+class Model(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.rate, self.steps = config.rate, 0
+    def forward(self, x):
+        self.steps += 1
+        return x * self.rate * math.pi + self.steps
+if True:
+    config = Config(0.5)
+"""
+    recording = origins.recording_program(program + _BLOCKS)
+    numbers = {
+        name: int(recording.split(f", {name})")[0].rpartition("setting(")[2])
+        for name in ("config.rate", "self.rate", "self.steps")
+    }
+    assert "math.pi)" not in recording
+    values: dict[int, dict[str, object]] = {
+        numbers["config.rate"]: {"literal": "0.5"},
+        numbers["self.rate"]: {"literal": "0.5"},
+        numbers["self.steps"]: {},
+    }
+    text = origins.cut_program(program, origins.RecordedValues(values, {}), lambda text: True)
+    assert "(0.5, 0)" in text
+    assert "return x * 0.5 * math.pi + self.steps" in text
 
 
 def test_values_in_compiled_code_are_replaced_last() -> None:

@@ -1,5 +1,5 @@
-"""Cut a program by what one run records: blocks that never ran are left out, and what comes from
-outside becomes literals and tensors of the same metadata.
+"""Cut a program by what one run records: blocks that never ran are left out, what comes from outside
+becomes literals and tensors of the same metadata, and settings become their values.
 
 A value comes from outside if it depends on a module other than torch, or on a call that reads: a
 file, a data loader, a tokenizer, the command line. :func:`recording_program` makes a copy of a
@@ -37,10 +37,12 @@ PLAIN = frozenset("torch math __future__ typing dataclasses functools collection
 """Modules that read nothing."""
 OF_TENSORS = frozenset({"item", "tolist", "numpy"})
 """Methods whose results are values of a tensor, which are not written."""
-OUTSIDE, INSIDE, LOOKUP = "outside", "inside", "lookup"
-"""An expression that is computed from outside, one inside a class or a compiled function, and one
-that looks something up, such as a class in a registry.
+OUTSIDE, INSIDE, LOOKUP, SETTING = "outside", "inside", "lookup", "setting"
+"""An expression that is computed from outside, one inside a class or a compiled function, one that
+looks something up, such as a class in a registry, and an attribute, such as ``config.hidden``.
 """
+_RECORDED_BY = {LOOKUP: "definition", SETTING: "setting"}
+"""The function of the recorder for each kind; ``value`` for the others."""
 _NO_VALUES = frozenset(
     {"annotation", "returns", "optional_vars", "cases", "decorator_list", "bases"}
 )
@@ -73,14 +75,16 @@ def recording_program(text: str) -> str:
     loops = list(_loops(tree, names))
     places = list(_expressions(tree, names))
     every = [block for _, _, block in blocks.blocks_of(tree)]
-    has_values = any(kind != LOOKUP or path[-1][0] == "func" for path, kind in places)
+    has_values = any(
+        kind != SETTING and (kind != LOOKUP or path[-1][0] == "func") for path, kind in places
+    )
     if not has_values and not loops and len(every) < MIN_BLOCKS:
         return ""
     # the innermost first, and bodies of loops last, so that the paths stay valid
     for number, (path, kind) in reversed(list(enumerate(places))):
         node = node_at(tree, path)
-        function = "definition" if kind == LOOKUP else "value"
-        call = ast.Call(_recorder(function), [ast.Constant(number), node], [])
+        function = _recorder(_RECORDED_BY.get(kind, "value"))
+        call = ast.Call(function, [ast.Constant(number), node], [])
         replace_node(tree, path, [call])
     for number, path in reversed(list(enumerate(loops))):
         loop = node_at(tree, path)
@@ -105,7 +109,8 @@ def reads_from_outside(text: str) -> bool:
     tree = ast.parse(text)
     names = _outside_names(tree)
     kinds = [kind for _, kind in _expressions(tree, names)]
-    return any(kind != LOOKUP for kind in kinds) or any(True for _ in _loops(tree, names))
+    has_values = any(kind not in _RECORDED_BY for kind in kinds)
+    return has_values or any(True for _ in _loops(tree, names))
 
 
 def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool = False) -> str:
@@ -113,9 +118,9 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
     replaced as ``test`` allows.
 
     The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
-    random numbers are tried first, and then fixed ones, where that is different. What is
-    inside classes and compiled functions, such as the result of a model of a library, comes last.
-    If ``compares``, results are compared, so no function draws random numbers in their place.
+    random numbers are tried first, and then fixed ones, where that is different. Then come settings,
+    and last what is inside classes and compiled functions, such as the result of a model of a
+    library. If ``compares``, results are compared, so no function draws random numbers in their place.
     """
     tree = ast.parse(text)
     chosen = ChosenEdits(tree, test)
@@ -124,9 +129,19 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
     tried: list[Edit] = []
     names = _outside_names(tree)
     loops, expressions = list(_loops(tree, names)), list(_expressions(tree, names))
-    for is_inner, is_fixed in ((False, False), (False, True), (True, False)):
+    for kinds, is_fixed in (
+        ((OUTSIDE, LOOKUP), False),
+        ((OUTSIDE, LOOKUP), True),
+        ((SETTING,), False),
+        ((INSIDE,), False),
+    ):
         edits = _edits_of_values(
-            tree, recorded, [] if is_inner else loops, expressions, is_inner, is_fixed, compares
+            tree,
+            recorded,
+            loops if OUTSIDE in kinds else [],
+            [(n, path) for n, (path, kind) in enumerate(expressions) if kind in kinds],
+            is_fixed,
+            compares,
         )
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
@@ -139,13 +154,12 @@ def _edits_of_values(
     tree: ast.Module,
     recorded: RecordedValues,
     loops: Sequence[Path],
-    expressions: Sequence[tuple[Path, str]],
-    is_inner: bool,
+    expressions: Sequence[tuple[int, Path]],
     is_fixed: bool,
     compares: bool,
 ) -> list[Edit]:
-    """Return the edits that put constants in place of values from outside: those inside classes and
-    compiled functions or the others, and only those with fixed numbers, if that is wanted.
+    """Return the edits that put constants in place of expressions, each with its number, and of
+    loops over values from outside: only those with fixed numbers, if that is wanted.
     """
     edits: list[Edit] = []
 
@@ -160,10 +174,8 @@ def _edits_of_values(
                 writes = functools.partial(write, path)
                 loop = _plain_loop(node_at(tree, path), count, variables, writes)
                 edits += [Edit(path, loop, kept="body")] if loop is not None else []
-    for number, (path, kind) in enumerate(expressions):
+    for number, path in expressions:
         described = recorded.values.get(number) or {}
-        if (kind == INSIDE) != is_inner:
-            continue
         if not is_fixed or value_texts.can_be_fixed(described):
             value = write(path, described)
             edits += [Edit(path, value)] if value is not None else []
@@ -250,10 +262,11 @@ def _loops(tree: ast.Module, names: set[str]) -> Iterator[Path]:
 
 
 def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]]:
-    """Yield the expressions that are computed from values from outside, the outermost first, and
-    lookups, which may give a function or a class of the program; each with its kind.
+    """Yield the expressions that are computed from values from outside, the outermost first,
+    lookups, which may give a function or a class of the program, and settings; each with its kind.
     """
     compiled = _compiled_names(tree)
+    modules = _module_names(tree)
     for path, node, is_inside in _walk(tree):
         is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
@@ -270,6 +283,18 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]
             isinstance(node, ast.Call) and last_name(node.func) in LOOKUPS
         ):
             yield path, LOOKUP
+        elif isinstance(node, ast.Attribute) and not (
+            path[-1][0] == "func" or node.attr.startswith("__")
+        ):
+            root = ast.unparse(node).split(".")[0]
+            if root.isidentifier() and root not in modules:
+                yield path, SETTING
+
+
+def _module_names(tree: ast.Module) -> set[str]:
+    """Return the names of imported modules, and of what is imported from them."""
+    rows = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return {(a.asname or a.name).split(".")[0] for row in rows for a in row.names}
 
 
 def _walk(tree: ast.Module) -> Iterator[tuple[Path, ast.AST, bool]]:
