@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from reprokit.agent.serve import value_recorder
-from reprokit.core.reduce.project import origins
+from reprokit.core.reduce.project import inner_calls, origins
 from reprokit.core.shared.contract import run_names
 
 
@@ -74,6 +74,48 @@ def test_a_setting_is_noted_if_it_stays_the_same_plain_value(
         assert value_recorder.setting(2, tensor) is tensor and value_recorder.setting(3, [1]) == [1]
     rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
     assert origins.read_values(rows).values == {0: {"literal": "0.5"}, 1: {}, 2: {}, 3: {}}
+
+
+def test_the_recorded_calls_of_a_program_give_one_of_its_inner_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module in a module is made with the arguments of its ``__init__``, and with a dataclass."""
+    program = """
+import dataclasses, torch
+@dataclasses.dataclass
+class Size:
+    width: int = 4
+class Inner(torch.nn.Linear):
+    def __init__(self, size, **more):
+        super().__init__(3, size.width, **more)
+    def forward(self, x):
+        return super().forward(x)
+class Outer(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return self.inner(x)
+def main():
+    torch.compile(Outer(Inner(Size(), bias=False)))(torch.randn(8, 3))
+main()
+"""
+    monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    for name in ("_known", "_made"):
+        monkeypatch.setattr(value_recorder, name, {})
+    monkeypatch.setattr(value_recorder, "_called", set())
+    recording = origins.recording_program(program, needs_calls=True).replace(
+        "from _reprokit.agent.serve", "from reprokit.agent.serve"
+    )
+    main = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    exec(compile(recording, "program", "exec"), main.__dict__)
+    rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
+    calls = origins.read_values(rows).calls
+    inner = next(inner_calls.programs_of_calls(program, calls, "forward"))
+    assert "inner = Inner(Size(width=4), bias=False)\n" in inner and "Outer" not in inner
+    exec(compile(inner, "program", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize(

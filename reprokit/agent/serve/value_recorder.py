@@ -8,6 +8,7 @@ Python their text. It is written as soon as it is known, one JSON object a line.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -21,6 +22,9 @@ MAX_ITEMS = 16
 _known: dict[Any, Any] = {}
 _counts: dict[int, int] = {}
 _ran: set[int] = set()
+_called: set[int] = set()
+_made: dict[int, tuple[Any, dict[str, Any]]] = {}
+"""The objects of classes of the program, by id, each with a description of how it is made."""
 
 
 def value(number: int, one: Any, /) -> Any:
@@ -31,9 +35,8 @@ def value(number: int, one: Any, /) -> Any:
 
 def definition(number: int, one: Any, /) -> Any:
     """Note a function or a class of the program, and return the value."""
-    name = one.__qualname__ if isinstance(one, (type, types.FunctionType)) else ""
-    is_own = bool(name) and vars(sys.modules["__main__"]).get(name) is one
-    _note(("value", number), {"name": name} if is_own else {})
+    is_own = isinstance(one, (type, types.FunctionType)) and _is_own(one)
+    _note(("value", number), {"name": one.__qualname__} if is_own else {})
     return one
 
 
@@ -49,6 +52,38 @@ def ran(number: int, /) -> None:
     if number not in _ran:
         _ran.add(number)
         _write({"what": "ran", "number": number})
+
+
+def called(number: int, is_init: bool, arguments: dict[str, Any], /) -> None:
+    """Note the arguments of the first call of a function, and those with which objects are made."""
+    if not is_init and number in _called:
+        return
+    described = {name: _of_argument(one) for name, one in arguments.items()}
+    if is_init:
+        made = arguments["self"]
+        names = {"made": number, "class": type(made).__name__}
+        # a class calls the __init__ of its base later; an object that is kept keeps its id
+        _made.setdefault(id(made), (made, {**names, "arguments": described}))
+    else:
+        _called.add(number)
+        _write({"what": "called", "number": number, "arguments": described})
+
+
+def _of_argument(one: Any) -> dict[str, Any]:
+    made, described = _made.get(id(one), (None, {}))
+    if described and made is one:
+        return described
+    if dataclasses.is_dataclass(one) and _is_own(type(one)):
+        fields = {
+            f.name: _of_argument(getattr(one, f.name)) for f in dataclasses.fields(one) if f.init
+        }
+        return {"made": -1, "class": type(one).__name__, "arguments": fields}
+    return describe(one)
+
+
+def _is_own(one: Any) -> bool:
+    """Return whether a function or a class is one of the program."""
+    return vars(sys.modules["__main__"]).get(one.__qualname__) is one
 
 
 def started(number: int, /) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from reprokit.core.experiments.ablation import TRACED
 from reprokit.core.judge import same_failure
+from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -169,7 +170,7 @@ class Reducer:
                         text = plain
                         oracle.require_words([*oracle.words, "backend="])
                 if start.level == "source":
-                    text = cut_by_run.cut_by_run(text, oracle)
+                    text = cut_by_run.cut_by_run(text, oracle, self._traced_function())
                 text = apply_passes.apply_passes(text, oracle, self._note)
                 if start.level == "source" and origins.reads_from_outside(text):
                     # such as a file whose contents were needed before the program was small
@@ -186,6 +187,13 @@ class Reducer:
                 "no self-contained program shows the failure: neither a recorded graph nor the"
                 " source"
             )
+
+    def _traced_function(self) -> str:
+        """Return the name of the function that Dynamo traced when it failed; empty if unknown."""
+        if self._verdict.phase not in TRACED:
+            return ""
+        place = ownership.traced_own(self._seen)
+        return place.function if place is not None else ""
 
     def _begins(self, start: StartingPoint) -> bool:
         """Return True when the program as it is shows the failure in forked children.

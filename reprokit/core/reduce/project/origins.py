@@ -1,5 +1,5 @@
-"""Cut a program by what one run records: blocks that never ran are left out, what comes from outside
-becomes literals and tensors of the same metadata, and settings become their values.
+"""Cut a program by what one run records: blocks that never ran are left out, what comes from
+outside becomes literals and tensors of the same metadata, and settings become their values.
 
 A value comes from outside if it depends on a module other than torch, or on a call that reads: a
 file, a data loader, a tokenizer, the command line. :func:`recording_program` makes a copy of a
@@ -25,7 +25,7 @@ from reprokit.core.reduce.ast_edits import (
     text_of,
     walk_places,
 )
-from reprokit.core.reduce.project import blocks, entry_text, value_texts
+from reprokit.core.reduce.project import blocks, entry_text, inner_calls, value_texts
 from reprokit.core.reduce.project.chosen_edits import ChosenEdits, Edit
 
 RECORDER = "_reprokit_values"
@@ -64,11 +64,13 @@ class RecordedValues:
     """The iterations of a loop, and the description of each variable that it assigns."""
     ran: frozenset[int] = frozenset()
     """The blocks that ran, by their numbers in ``blocks.blocks_of``; empty if none was recorded."""
+    calls: tuple[inner_calls.RecordedCall, ...] = ()
+    """The first call of each function, in the order in which they began."""
 
 
-def recording_program(text: str) -> str:
-    """Return a copy of a program that records its values from outside and the blocks that run;
-    empty if it has no such value and too few blocks.
+def recording_program(text: str, needs_calls: bool = False) -> str:
+    """Return a copy of a program that records its values from outside, the blocks that run and the
+    calls of functions; empty if it has no such value, too few blocks, and its calls do not matter.
     """
     tree = ast.parse(text)
     names = _outside_names(tree)
@@ -78,7 +80,7 @@ def recording_program(text: str) -> str:
     has_values = any(
         kind != SETTING and (kind != LOOKUP or path[-1][0] == "func") for path, kind in places
     )
-    if not has_values and not loops and len(every) < MIN_BLOCKS:
+    if not (needs_calls or has_values or loops or len(every) >= MIN_BLOCKS):
         return ""
     # the innermost first, and bodies of loops last, so that the paths stay valid
     for number, (path, kind) in reversed(list(enumerate(places))):
@@ -97,6 +99,7 @@ def recording_program(text: str) -> str:
     for number, block in enumerate(every):
         call = ast.Call(_recorder("ran"), [ast.Constant(number)], [])
         block.insert(0, ast.Expr(call))
+    inner_calls.record_calls(tree, _recorder("called"))
     head = entry_text.head_of(tree)
     package, _, module = RECORDER_MODULE.rpartition(".")
     start = ast.ImportFrom(package, [ast.alias(module, RECORDER)], 0)
@@ -118,9 +121,10 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
     replaced as ``test`` allows.
 
     The outermost expressions and the loops are tried first: all at once, then by halves. Tensors of
-    random numbers are tried first, and then fixed ones, where that is different. Then come settings,
-    and last what is inside classes and compiled functions, such as the result of a model of a
-    library. If ``compares``, results are compared, so no function draws random numbers in their place.
+    random numbers are tried first, and then fixed ones, where that is different. Then come
+    settings, and last what is inside classes and compiled functions, such as the result of a model
+    of a library. If ``compares``, results are compared, so no function draws random numbers in
+    their place.
     """
     tree = ast.parse(text)
     chosen = ChosenEdits(tree, test)
@@ -339,10 +343,13 @@ def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
     variables: dict[int, dict[str, Mapping[str, Any]]] = {}
     counts: dict[int, int] = {}
     ran: set[int] = set()
+    calls: list[inner_calls.RecordedCall] = []
     for row in rows:
         number = int(row["number"])
         if row["what"] == "ran":
             ran.add(number)
+        elif row["what"] == "called":
+            calls.append(inner_calls.RecordedCall(number, row["arguments"]))
         elif row["what"] == "value":
             values[number] = row["described"]
         elif row["what"] == "loop":
@@ -350,4 +357,4 @@ def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
         else:
             counts[number] = int(row["count"])
     loops = {number: (count, variables.get(number, {})) for number, count in counts.items()}
-    return RecordedValues(values, loops, frozenset(ran))
+    return RecordedValues(values, loops, frozenset(ran), tuple(calls))
