@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from reprokit.core.judge import same_failure
+from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared.contract import run_names
 from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import BudgetExhausted
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.reducer import FLAKY_TRIES, Reducer
 from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
+from reprokit.host.probe.client import ProbeServer
 from tests.support.candidates import ScriptedOracle, judged
 
 SAME, OTHER, PASSES = same_failure.SAME, same_failure.OTHER, same_failure.PASSES
@@ -68,6 +74,47 @@ def test_a_failure_of_fresh_processes_is_reduced_in_them(tmp_path: Path) -> None
     result = reduce_from(oracle, tmp_path, StartingPoint("source", PROGRAM))
     assert oracle.is_cold and result.is_complete and "relu" in result.text
     assert "so reprokit used only fresh processes" in result.notes[-1]
+
+
+class RecordingServer:
+    """A probe server whose runs in eager leave one record."""
+
+    def __init__(self, folder: Path, row: dict[str, object]) -> None:
+        self.folder, self._row, self.waited_s = folder, row, 0.0
+
+    def run_program(
+        self, text: str, limits: ProbeLimits, is_eager: bool = False
+    ) -> tuple[SimpleNamespace, Path]:
+        assert is_eager and "value_recorder" in text
+        probe = self.folder / "probe"
+        probe.mkdir(parents=True, exist_ok=True)
+        (probe / run_names.OUTSIDE_VALUES_FILE).write_text(json.dumps(self._row))
+        return SimpleNamespace(exit_status=0), probe
+
+
+@pytest.mark.parametrize("phase", ["dynamo-trace", "lowering"])
+def test_an_inner_function_is_compiled_alone_if_dynamo_failed_in_it(
+    phase: str, tmp_path: Path
+) -> None:
+    """Its program comes right after the whole one; if a later phase failed, there is none."""
+    program = (
+        "import torch\ndef inner(x):\n    return x.relu()\n"
+        "def outer(x):\n    y = inner(x)\n    z = y + 1\n    return z\n"
+        "torch.compile(outer)(torch.ones(2))\n"
+    )
+    x = {"shape": [2], "dtype": "torch.float32", "is_float": True}
+    row = {"what": "called", "number": 0, "arguments": {"x": x}}
+    oracle = ScriptedOracle(tmp_path, lambda text: SAME if "relu" in text else PASSES)
+    oracle.server = cast(ProbeServer, RecordingServer(tmp_path / "server", row))
+    message = 'from user code:\n  File "/home/me/train.py", line 3, in inner\n'
+    seen = Observation(raised=Raised((Link("X", message),)))
+    verdict = Verdict("exception", phase, "X", "X was raised.")
+    with contextlib.closing(oracle):
+        Reducer(oracle, MinimizeResult(), tmp_path, verdict, seen, lambda line: None).reduce_from(
+            [StartingPoint("source", program)]
+        )
+    alone = "def inner(x):\n    return x.relu()\nx = torch.randn(2)\ntorch.compile(inner"
+    assert any(alone in text for text in oracle.ran[:4]) == (phase == "dynamo-trace")
 
 
 @pytest.mark.parametrize("level", ["aten", "source"])
