@@ -71,6 +71,20 @@ def test_a_default_that_is_not_needed_is_removed() -> None:
     assert "def forward(self, x):" in text and "(x)" in text
 
 
+def test_a_parameter_that_is_given_by_name_becomes_its_constant() -> None:
+    """The function may pass on its other arguments; with two values the parameter stays."""
+    before = (
+        "class Q(nn.Linear):\n    def __init__(self, *sizes, bits=8, **more):\n"
+        "        super().__init__(*sizes, **more)\n        self.scale = 2 ** bits\n"
+        "q = Q(1, 2, bits=4)\n"
+    )
+    text = inline_classes.inline_constants(before, lambda new: True)
+    assert "def __init__(self, *sizes, **more):" in text and "self.scale = 2 ** 4" in text
+    assert "q = Q(1, 2)" in text
+    twice = before + "r = Q(1, 2)\n"
+    assert "bits" in inline_classes.inline_constants(twice, lambda new: True)
+
+
 def test_a_parameter_with_two_values_stays() -> None:
     """A parameter stays when two calls have two values, when a call has a star, and when the
     function is passed on.

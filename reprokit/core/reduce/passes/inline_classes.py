@@ -17,6 +17,7 @@ from reprokit.core.reduce.ast_edits import (
     call_arguments,
     copy_tree,
     keep_proposals,
+    last_name,
     node_at,
     reads_name,
     replace_node,
@@ -172,6 +173,7 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
         is_method = bool(skip) and node.name != "__init__"
         called = node.name if is_method or not skip else owner.name
         calls = _calls(tree, called, is_method)
+        yield from _keyword_parameters(tree, path, node, called, calls)
         arguments = [call_arguments(node, call, skip) for call in calls]
         if not calls or any(a is None for a in arguments):
             yield from _defaulted(tree, path, node)
@@ -192,6 +194,34 @@ def _parameters(tree: ast.Module) -> Iterator[ast.Module]:
                     del call.args[index : index + 1]
                     call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
                 yield changed
+
+
+def _keyword_parameters(
+    tree: ast.Module, path: Path, node: ast.FunctionDef, called: str, calls: list[ast.Call]
+) -> Iterator[ast.Module]:
+    """Propose to remove parameters that are given by name only, also of a function that passes on
+    its other arguments, if they always have the same constant or nothing reads them.
+    """
+    for index, parameter in enumerate(node.args.kwonlyargs):
+        default = node.args.kw_defaults[index]
+        values: list[ast.expr | None] = []
+        for call in calls:
+            words = {k.arg: k.value for k in call.keywords}
+            values.append(None if None in words else words.get(parameter.arg, default))
+        constants = {ast.dump(v) for v in values if isinstance(v, ast.Constant)}
+        is_read = any(reads_name(row, parameter.arg) for row in node.body)
+        is_fixed = len(constants) == 1 and all(isinstance(v, ast.Constant) for v in values)
+        if not calls or not (is_fixed or not is_read):
+            continue
+        changed = copy_tree(tree)
+        function = node_at(changed, path)
+        if is_read and values[0] is not None:
+            ReplacedNode({parameter.arg: values[0]}).visit(function)
+        del function.args.kwonlyargs[index], function.args.kw_defaults[index]
+        for call in ast.walk(changed):
+            if isinstance(call, ast.Call) and last_name(call.func) == called:
+                call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
+        yield changed
 
 
 def _defaulted(tree: ast.Module, path: Path, node: ast.FunctionDef) -> Iterator[ast.Module]:

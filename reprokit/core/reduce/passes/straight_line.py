@@ -49,8 +49,14 @@ def _safely(step: Callable[[ast.Module], object], text: str) -> str:
 
 def _tuples(tree: ast.Module) -> None:
     """Replace ``a, b = (1, 2)`` by two lines, unless a value reads one of the names."""
+    for owner in ast.walk(tree):
+        if isinstance(owner, (ast.Module, ast.FunctionDef)):
+            owner.body = _without_tuples(owner.body)
+
+
+def _without_tuples(body: list[ast.stmt]) -> list[ast.stmt]:
     rows: list[ast.stmt] = []
-    for node in tree.body:
+    for node in body:
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
@@ -65,7 +71,7 @@ def _tuples(tree: ast.Module) -> None:
                 ]
                 continue
         rows.append(node)
-    tree.body = rows
+    return rows
 
 
 def _dicts(tree: ast.Module) -> None:
