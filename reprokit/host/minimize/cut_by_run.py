@@ -25,7 +25,7 @@ def cut_by_run(text: str, oracle: Oracle, traced: str = "") -> str:
     Raises:
         BudgetExhausted: the budget ended.
     """
-    oracle.status.trying = "which of its blocks and data it needs"
+    cutting = oracle.status.trying = "which of its blocks and data it needs"
     with host_log.suppress(*ast_edits.NO_PROGRAM):
         recorded = _record_values(text, oracle, bool(traced))
         if recorded is not None and traced:
@@ -34,6 +34,7 @@ def cut_by_run(text: str, oracle: Oracle, traced: str = "") -> str:
             inner = next(filter(oracle.shows_failure, tried), "")
             if inner:
                 text, recorded = inner, _record_values(inner, oracle)
+            oracle.status.trying = cutting
         if recorded is not None:
             return origins.cut_program(text, recorded, oracle.shows_failure, oracle.limits.compares)
     return text
