@@ -218,9 +218,9 @@ def _keyword_parameters(
         if is_read and values[0] is not None:
             ReplacedNode({parameter.arg: values[0]}).visit(function)
         del function.args.kwonlyargs[index], function.args.kw_defaults[index]
-        for call in ast.walk(changed):
-            if isinstance(call, ast.Call) and last_name(call.func) == called:
-                call.keywords = [k for k in call.keywords if k.arg != parameter.arg]
+        for one in ast.walk(changed):
+            if isinstance(one, ast.Call) and last_name(one.func) == called:
+                one.keywords = [k for k in one.keywords if k.arg != parameter.arg]
         yield changed
 
 
