@@ -65,15 +65,19 @@ def test_only_definitions_of_the_program_are_named(
 def test_a_setting_is_noted_if_it_stays_the_same_plain_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A counter, a tensor and a list have no value that can be written."""
+    """A counter, a tensor, a list and a number with many digits have no value that is written."""
     monkeypatch.setenv(run_names.RUN_DIR_VARIABLE, str(tmp_path))
     monkeypatch.setattr(value_recorder, "_known", {})
     tensor = torch.zeros(2)
     for step in range(3):
         assert value_recorder.setting(0, 0.5) == 0.5 and value_recorder.setting(1, step) == step
         assert value_recorder.setting(2, tensor) is tensor and value_recorder.setting(3, [1]) == [1]
+        assert value_recorder.setting(4, 2 / 21) == 2 / 21
     rows = map(json.loads, (tmp_path / run_names.OUTSIDE_VALUES_FILE).read_text().splitlines())
-    assert origins.read_values(rows).values == {0: {"literal": "0.5"}, 1: {}, 2: {}, 3: {}}
+    assert origins.read_values(rows).values == {
+        0: {"literal": "0.5"},
+        **{number: {} for number in range(1, 5)},
+    }
 
 
 def test_the_recorded_calls_of_a_program_give_one_of_its_inner_module(

@@ -19,6 +19,8 @@ from ...core.shared.contract import run_names
 
 MAX_TEXT, MAX_CONTAINER_TEXT = 200, 600
 MAX_ITEMS = 16
+MAX_DIGITS = 8
+"""The most characters of a setting that is no whole number."""
 _known: dict[Any, Any] = {}
 _counts: dict[int, int] = {}
 _ran: set[int] = set()
@@ -41,8 +43,12 @@ def definition(number: int, one: Any, /) -> Any:
 
 
 def setting(number: int, one: Any, /) -> Any:
-    """Note an attribute that is a plain value of Python, and return it."""
-    is_plain = one is None or type(one) in (bool, int, float, str)
+    """Note an attribute that is a plain value of Python, and return it.
+
+    A number with many digits was computed, and says less to a reader than its name.
+    """
+    is_plain = one is None or type(one) in (bool, int, str)
+    is_plain |= type(one) is float and len(repr(one)) <= MAX_DIGITS
     _note(("value", number), describe(one) if is_plain else {})
     return one
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprokit.core.reduce.project import inner_calls
-from reprokit.core.reduce.project.inner_calls import RecordedCall
+from reprokit.core.reduce.project import inner_calls, origins
+from reprokit.core.reduce.project.inner_calls import InnerCall
 
 PROGRAM = """
 from dataclasses import dataclass
@@ -60,10 +60,10 @@ INNER = {
 }
 NONE = {"literal": "None"}
 CALLS = (
-    RecordedCall(NAMES.index("main"), {}),
-    RecordedCall(4, {"self": {}, "x": X}),  # its parts cannot be written
-    RecordedCall(1, {"self": INNER, "x": X, "mask": NONE}),
-    RecordedCall(NAMES.index("scaled"), {"x": X}),
+    InnerCall(NAMES.index("main"), {}),
+    InnerCall(4, {"self": {}, "x": X}),  # its parts cannot be written
+    InnerCall(1, {"self": INNER, "x": X, "mask": NONE}),
+    InnerCall(NAMES.index("scaled"), {"x": X}),
 )
 
 
@@ -92,5 +92,35 @@ def test_the_function_that_the_compiler_traced_comes_first() -> None:
 @pytest.mark.parametrize("described", [{}, {"shape": [1]}, {"literal": "'a"}])
 def test_an_argument_that_cannot_be_written_gives_no_program(described: dict[str, Any]) -> None:
     """Damaged rows and objects of libraries end no reduction."""
-    calls = (RecordedCall(1, {"self": INNER, "x": described, "mask": NONE}),)
+    calls = (InnerCall(1, {"self": INNER, "x": described, "mask": NONE}),)
     assert not list(inner_calls.programs_of_calls(PROGRAM, calls, "forward"))
+
+
+def test_a_number_out_of_a_tensor_is_not_written() -> None:
+    """It is neither an argument of a call that is made again, nor a setting."""
+    program = """
+import torch
+class Scaled(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.width = 4
+    def forward(self, x):
+        return x * self.scale + self.width
+def largest(x):
+    return x.max().item()
+def main():
+    top = torch.randn(3).max().item()
+    torch.compile(Scaled(top))(torch.randn(8, 3))
+main()
+"""
+    made = {"made": 0, "class": "Scaled", "arguments": {"scale": {"literal": "1.5"}}}
+    calls = (InnerCall(1, {"self": made, "x": X}),)
+    assert not list(inner_calls.programs_of_calls(program, calls, "forward"))
+    assert list(
+        inner_calls.programs_of_calls(
+            program.replace("torch.randn(3).max().item()", "1.5"), calls, "forward"
+        )
+    )
+    recording = origins.recording_program(program, needs_calls=True)
+    assert ", self.width)" in recording and ", self.scale)" not in recording

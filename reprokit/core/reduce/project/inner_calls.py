@@ -21,6 +21,7 @@ from reprokit.core.reduce.ast_edits import (
     text_of,
 )
 from reprokit.core.reduce.project import value_texts
+from reprokit.core.reduce.project.tensor_values import names_of_tensor_values
 
 MAX_PROGRAMS = 4
 """The most functions that are compiled alone."""
@@ -33,7 +34,7 @@ number for a dataclass.
 
 
 @dataclass(frozen=True)
-class RecordedCall:
+class InnerCall:
     """The first call of a function of the program."""
 
     number: int
@@ -62,14 +63,16 @@ def record_calls(tree: ast.Module, recorder: ast.expr) -> None:
             function.body.insert(0, ast.Expr(ast.Call(copy_tree(recorder), noted, [])))
 
 
-def programs_of_calls(text: str, calls: Sequence[RecordedCall], traced: str) -> Iterator[str]:
+def programs_of_calls(text: str, calls: Sequence[InnerCall], traced: str) -> Iterator[str]:
     """Yield programs that compile one function alone, at most ``MAX_PROGRAMS``.
 
     ``calls`` are in the order in which the functions began. Functions with the name ``traced``, at
     which the compiler failed, come first, and of those that begin last, which are the inner ones.
+    A call with a number out of a tensor gives no program.
     """
     tree = ast.parse(text)
-    functions = functions_of(tree)
+    functions, secret = functions_of(tree), names_of_tensor_values(tree)
+    calls = [call for call in calls if not secret & _names_of_literals(call.arguments)]
     inner = [c for c in reversed(calls) if functions[c.number][0].name != "__init__"]
     inner.sort(key=lambda call: functions[call.number][0].name != traced)
     for call in inner[:MAX_PROGRAMS]:
@@ -81,10 +84,21 @@ def programs_of_calls(text: str, calls: Sequence[RecordedCall], traced: str) -> 
             yield new
 
 
+def _names_of_literals(arguments: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Return the parameters with plain values, also those with which objects were made."""
+    names: set[str] = set()
+    for name, described in arguments.items():
+        if MADE in described:
+            names |= _names_of_literals(described["arguments"])
+        elif "literal" in described or "parts" in described:
+            names.add(name)
+    return names
+
+
 def _program(
     tree: ast.Module,
     functions: list[tuple[ast.FunctionDef, ast.ClassDef | None]],
-    call: RecordedCall,
+    call: InnerCall,
 ) -> str:
     function, owner = functions[call.number]
     rows: list[ast.stmt] = []

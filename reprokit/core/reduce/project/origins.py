@@ -27,6 +27,7 @@ from reprokit.core.reduce.ast_edits import (
 )
 from reprokit.core.reduce.project import blocks, entry_text, inner_calls, value_texts
 from reprokit.core.reduce.project.chosen_edits import ChosenEdits, Edit
+from reprokit.core.reduce.project.tensor_values import OF_TENSORS, names_of_tensor_values
 
 RECORDER = "_reprokit_values"
 """The name by which the copy of the program calls the recorder."""
@@ -35,8 +36,6 @@ READERS = frozenset({"open", "input", "load", "from_file", "read", "DataLoader",
 """Names of functions whose results come from outside."""
 PLAIN = frozenset("torch math __future__ typing dataclasses functools collections".split())
 """Modules that read nothing."""
-OF_TENSORS = frozenset({"item", "tolist", "numpy"})
-"""Methods whose results are values of a tensor, which are not written."""
 OUTSIDE, INSIDE, LOOKUP, SETTING = "outside", "inside", "lookup", "setting"
 """An expression that is computed from outside, one inside a class or a compiled function, one that
 looks something up, such as a class in a registry, and an attribute, such as ``config.hidden``.
@@ -64,7 +63,7 @@ class RecordedValues:
     """The iterations of a loop, and the description of each variable that it assigns."""
     ran: frozenset[int] = frozenset()
     """The blocks that ran, by their numbers in ``blocks.blocks_of``; empty if none was recorded."""
-    calls: tuple[inner_calls.RecordedCall, ...] = ()
+    calls: tuple[inner_calls.InnerCall, ...] = ()
     """The first call of each function, in the order in which they began."""
 
 
@@ -270,7 +269,7 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]
     lookups, which may give a function or a class of the program, and settings; each with its kind.
     """
     compiled = _compiled_names(tree)
-    modules = _module_names(tree)
+    not_settings = _module_names(tree) | names_of_tensor_values(tree)
     for path, node, is_inside in _walk(tree):
         is_value = isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.Name))
         if not is_value or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
@@ -290,8 +289,8 @@ def _expressions(tree: ast.Module, names: set[str]) -> Iterator[tuple[Path, str]
         elif isinstance(node, ast.Attribute) and not (
             path[-1][0] == "func" or node.attr.startswith("__")
         ):
-            root = ast.unparse(node).split(".")[0]
-            if root.isidentifier() and root not in modules:
+            root, *parts = ast.unparse(node).split(".")
+            if root.isidentifier() and not_settings.isdisjoint((root, *parts)):
                 yield path, SETTING
 
 
@@ -343,13 +342,13 @@ def read_values(rows: Iterable[Mapping[str, Any]]) -> RecordedValues:
     variables: dict[int, dict[str, Mapping[str, Any]]] = {}
     counts: dict[int, int] = {}
     ran: set[int] = set()
-    calls: list[inner_calls.RecordedCall] = []
+    calls: list[inner_calls.InnerCall] = []
     for row in rows:
         number = int(row["number"])
         if row["what"] == "ran":
             ran.add(number)
         elif row["what"] == "called":
-            calls.append(inner_calls.RecordedCall(number, row["arguments"]))
+            calls.append(inner_calls.InnerCall(number, row["arguments"]))
         elif row["what"] == "value":
             values[number] = row["described"]
         elif row["what"] == "loop":
