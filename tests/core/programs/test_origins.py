@@ -159,6 +159,24 @@ if True:
     assert "return x * 0.5 * math.pi + self.steps" in text
 
 
+def test_many_settings_cost_few_probes() -> None:
+    """Of 64 settings each second one must stay: 15 programs are tried, and all settings stay."""
+    rows = "".join(f"x{i} = config.n{i}\n" for i in range(64))
+    program = f"import torch\n{rows}torch.compile(torch.sin)(x1)\n"
+    tried: list[str] = []
+
+    def test(text: str) -> bool:
+        tried.append(text)
+        return all(f"config.n{i}\n" in text for i in range(0, 64, 2))
+
+    every = {number: {"literal": "1"} for number in range(64)}
+    text = origins.cut_program(program, origins.RecordedValues(every, {}), test)
+    assert text.count("config.n") == 64 and len(tried) == 15
+    assert "config.n" not in origins.cut_program(
+        program, origins.RecordedValues(every, {}), lambda text: True
+    )
+
+
 def test_values_in_compiled_code_are_replaced_last() -> None:
     """An expression in a class or a compiled function may be replaced, but not its result."""
     program = """

@@ -53,17 +53,19 @@ class ChosenEdits:
         self.text = ""
         """The program with the edits; empty if there are none."""
 
-    def add_most(self, edits: Sequence[Edit]) -> None:
-        """Keep all of the edits, or those of each half that can be kept."""
+    def add_most(self, edits: Sequence[Edit], smallest: int = 1) -> None:
+        """Keep all of the edits, or those of each half that can be kept; of ``smallest`` edits or
+        fewer, all or none.
+        """
         if not edits:
             return
         new = self._applied([*self.edits, *edits])
         if new and self._test(new):
             self.edits += edits
             self.text = new
-        elif len(edits) > 1:
-            self.add_most(edits[: len(edits) // 2])
-            self.add_most(edits[len(edits) // 2 :])
+        elif len(edits) > smallest:
+            self.add_most(edits[: len(edits) // 2], smallest)
+            self.add_most(edits[len(edits) // 2 :], smallest)
 
     def _applied(self, edits: Sequence[Edit]) -> str:
         changed = copy_tree(self._tree)

@@ -47,6 +47,10 @@ _NO_VALUES = frozenset(
 )
 """The fields of nodes in which an expression is not replaced."""
 LOOKUPS = frozenset({"get", "getattr"})
+SETTING_PARTS = 8
+"""The most parts into which the settings of a program are divided, if not all of them can be
+replaced: it may have many, and 15 programs are tried at most.
+"""
 MIN_BLOCKS = 6
 """With fewer blocks, a program without values from outside is not run for them."""
 MAX_REPEATS = 64
@@ -148,7 +152,8 @@ def cut_program(text: str, recorded: RecordedValues, test: Test, compares: bool 
         )
         while rest := [e for e in edits if not e.is_done(chosen.edits) and e not in tried]:
             outer = [e for e in rest if not e.is_in(rest)]
-            chosen.add_most(outer)
+            parts = SETTING_PARTS if SETTING in kinds else len(outer)
+            chosen.add_most(outer, -(-len(outer) // parts))
             tried += outer
     return chosen.text or text
 
