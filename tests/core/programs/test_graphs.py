@@ -153,6 +153,16 @@ def test_a_constant_that_is_changed_in_place_keeps_its_local_name() -> None:
     assert "tensor_constant0 += 1" not in lines
 
 
+def test_a_graph_with_a_number_out_of_a_tensor_is_one_graph_again() -> None:
+    """Dynamo traces ``item`` only with a setting, which is on for an optimizer by itself."""
+    source = SOURCE.replace("add = x_2 + const;", "item = x_2.sum().item();  add = x_2 + item;")
+    graph = graph_units.read_graph(source, VALUES, {"grad": True}, "dynamo", False)
+    text = subgraph.program_of_units(graph, [unit_of(graph, ".item()")])
+    assert "torch._dynamo.config.capture_scalar_outputs = True" in text
+    plain = subgraph.program_of_units(read(), range(9))
+    assert "capture_scalar_outputs" not in plain
+
+
 def test_settings_are_carried_over() -> None:
     """The backend, options, configuration, a custom pass and the grad mode are part of the
     program.

@@ -18,6 +18,12 @@ from reprokit.core.reduce.graphs.higher_order import Body, GraphParts, rewrite_c
 from reprokit.core.shared.operators import is_torch_namespace
 from reprokit.core.shared.source import entry_programs, process_group
 
+_ITEM = re.compile(r"\.(item|tolist)\(\)")
+_SCALAR_OUTPUTS = ("torch._dynamo.config", "capture_scalar_outputs", "True")
+"""The setting without which Dynamo ends a graph at a number out of a tensor. It is on for a
+compiled optimizer, and with ``fullgraph=True``, although the program does not set it.
+"""
+
 
 class Unreadable(Exception):
     """The recorded text is not a graph that can be divided into units."""
@@ -181,6 +187,8 @@ def read_graph(
     }
     kept, known = _without_aliases(lines, placeholders, usable)
     rewritten = [_unit(tuple(rewrite_calls(s, parts) for s in unit.statements)) for unit in kept]
+    if level != "aten" and any(_ITEM.search(unit.text) for unit in rewritten):
+        settings = {**settings, "configs": [*settings.get("configs", ()), _SCALAR_OUTPUTS]}
     return GraphProgram(
         tuple(rewritten),
         known,
