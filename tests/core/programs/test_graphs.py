@@ -153,6 +153,14 @@ def test_a_constant_that_is_changed_in_place_keeps_its_local_name() -> None:
     assert "tensor_constant0 += 1" not in lines
 
 
+def test_a_constant_has_a_short_name() -> None:
+    """The path on which Dynamo found the state of an optimizer is no name for a reader."""
+    source = SOURCE.replace("_tensor_constant0", "optimizer___state_list_dict_keys_L__optimizer__")
+    graph = graph_units.read_graph(source, VALUES, {"grad": True}, "dynamo", False)
+    text = subgraph.program_of_units(graph, [unit_of(graph, "x_2 +")])
+    assert "constant0 = torch.randn([3])" in text and "optimizer" not in text
+
+
 def test_a_graph_with_a_number_out_of_a_tensor_is_one_graph_again() -> None:
     """Dynamo traces ``item`` only with a setting, which is on for an optimizer by itself."""
     source = SOURCE.replace("add = x_2 + const;", "item = x_2.sum().item();  add = x_2 + item;")

@@ -18,6 +18,10 @@ from reprokit.core.reduce.graphs.higher_order import Body, GraphParts, rewrite_c
 from reprokit.core.shared.operators import is_torch_namespace
 from reprokit.core.shared.source import entry_programs, process_group
 
+MAX_NAME = 40
+"""A longer name of a constant, such as that of the state of an optimizer, is the path on which
+Dynamo found it, and is not written.
+"""
 _ITEM = re.compile(r"\.(item|tolist)\(\)")
 _SCALAR_OUTPUTS = ("torch._dynamo.config", "capture_scalar_outputs", "True")
 """The setting without which Dynamo ends a graph at a number out of a tensor. It is on for a
@@ -277,7 +281,9 @@ def _function(
         body.args.args, body.body = arguments, statements
         parts.bodies.append(body)
     for constant, text in module.constants.items():
-        aliases[constant] = f"{prefix}{constant}".strip("_")
+        plain = f"{prefix}{constant}".strip("_")
+        is_short = len(plain) <= MAX_NAME
+        aliases[constant] = plain if is_short else f"constant{len(parts.constants)}"
         parts.constants[aliases[constant]] = text
     rows: dict[int, list[ast.stmt]] = {}
     for statement in module.forward.body:
