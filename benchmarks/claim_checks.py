@@ -16,12 +16,14 @@ from typing import Any
 
 from .claim_runs import HANGS, DraftedIssue, PlainRun
 
+COMPARED = ("wrong-result", "nondeterministic")
+"""The kinds that do not end a program: compiled results are compared with those of eager."""
 UNMET_STATUS, UNMET_WORDS = 77, "cannot show the failure"
 """How a repro ends on a machine that does not have what the failure needs."""
 TRUE, FALSE, UNCHECKED = "true", "false", "unchecked"
 NO_COMPILE = {"TORCHDYNAMO_DISABLE": "1", "TORCH_COMPILE_DISABLE": "1"}
 SHOWN_IN_LOG = {
-    "recompile-limit": "recompile_limit",
+    "recompile-limit": "torch._dynamo hit config.",
     "graph-break": "Graph break",
     "cudagraph-skip": "skipping cudagraphs",
 }
@@ -55,13 +57,11 @@ Check = Mapping[str, Any]
 Checker = Callable[[DraftedIssue, Mapping[str, Any], Check], str]
 
 
-def _answer(is_true: bool | None) -> str:
+def as_answer(is_true: bool | None) -> str:
     return UNCHECKED if is_true is None else TRUE if is_true else FALSE
 
 
-def _is_failure(
-    drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = False
-) -> bool | None:
+def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = False) -> bool | None:
     """Return whether a run failed as the verdict says, by its end and its output."""
     if done is None:
         return None
@@ -73,9 +73,9 @@ def _is_failure(
         return done.status is None
     if kind == "crash":
         return done.status is not None and done.status < 0
-    if kind in SHOWN_IN_LOG and SHOWN_IN_LOG[kind] in done.text:
-        return True
-    if kind in ("wrong-result", "nondeterministic") and done.status == 0:
+    if kind in SHOWN_IN_LOG and not is_repro:
+        return SHOWN_IN_LOG[kind] in done.text
+    if kind in COMPARED and done.status == 0:
         if is_repro:
             return False  # a repro asserts its results
         if not done.found.get("calls") or "gradient of" in verdict["reason"]:
@@ -92,20 +92,27 @@ def _is_failure(
     return done.status not in (0, None)
 
 
-def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+CHANGES = (
+    "compile",
+    "configs",
+    "without_compile",
+    "without_passes",
+    "without_application",
+    "lines",
+    "replaces",
+)
+"""The changes of a check that :mod:`plain_program` makes."""
+
+
+def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     is_repro = claim["about"] == "the program of the pack"
-    changes = {
-        k: check[k]
-        for k in ("compile", "configs", "without_compile", "lines", "replaces")
-        if k in check
-    }
+    changes = {k: check[k] for k in CHANGES if k in check}
     changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
-    variables: Mapping[str, str] = NO_COMPILE if changes.get("without_compile") else {}
+    variables: Mapping[str, str] = {}
     if check.get("with") == "no torch.compile":
-        changes, variables = {"without_compile": True}, NO_COMPILE
+        changes = {"without_compile": True}
     elif (
         check.get("entry")
-        or check.get("without_passes")
         or check.get("dynamic_sizes")
         or check.get("static_inputs")
         or check.get("moves")
@@ -118,30 +125,55 @@ def _check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
     if name := check.get("condition"):
         if name not in CONDITIONS:
             return UNCHECKED
+        if check["how"] == "fails" and _fails_with_all(drafted, claim, is_repro):
+            return TRUE
         changes, variables = CONDITIONS[name]
-    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic") and not is_repro
-    done = drafted.run(is_repro, changes, variables, compares and not variables)
-    return _answer(_is_failure(drafted, done, is_repro))
+    return as_answer(_fails_with(drafted, is_repro, changes, variables))
+
+
+def _fails_with(
+    drafted: DraftedIssue, is_repro: bool, changes: Mapping[str, Any], variables: Mapping[str, str]
+) -> bool | None:
+    """Return whether a program fails with these changes; None if no run can tell."""
+    compares = drafted.verdict["kind"] in COMPARED and not is_repro
+    if changes.get("without_compile"):
+        variables = {**variables, **NO_COMPILE}
+    done = drafted.run(is_repro, changes, variables, compares)
+    needed = changes.get("without_passes") or changes.get("without_application")
+    if needed and done is not None and not done.found.get("left_out"):
+        return None  # the run did not reach what it leaves out
+    return is_failure(drafted, done, is_repro)
+
+
+def _fails_with_all(drafted: DraftedIssue, claim: Mapping[str, Any], is_repro: bool) -> bool:
+    """Return whether a program fails with all conditions of a statement changed at once."""
+    names = [row.get("condition", "") for row in claim["checks"] if row["how"] == "fails"]
+    chosen = [CONDITIONS[name] for name in names if name in CONDITIONS]
+    changes: dict[str, Any] = {"lines": "\n".join(str(c.get("lines", "")) for c, _ in chosen)}
+    for key in ("configs", "compile"):
+        changes[key] = {k: v for change, _ in chosen for k, v in change.get(key, {}).items()}
+    variables = {k: v for _, more in chosen for k, v in more.items()}
+    return len(chosen) > 1 and _fails_with(drafted, is_repro, changes, variables) is True
 
 
 def _check_passes(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    answer = _check_fails(drafted, claim, check)
+    answer = check_fails(drafted, claim, check)
     return {TRUE: FALSE, FALSE: TRUE}.get(answer, UNCHECKED)
 
 
 def _check_failure(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    compares = check["kind"] in ("wrong-result", "nondeterministic")
+    compares = check["kind"] in COMPARED
     done = drafted.run(compares=compares)
-    is_same = _is_failure(drafted, done)
+    is_same = is_failure(drafted, done)
     cause = check["cause"] or ""
     if is_same and done is not None and cause.startswith("SIG"):
         is_same = done.status == -getattr(signal, cause, 0)
     elif is_same and done is not None and check["kind"] in ("exception", "error-in-eager"):
         is_same = cause in done.text
-    return _answer(is_same)
+    return as_answer(is_same)
 
 
-def _pieces(text: str) -> list[str]:
+def fixed_words(text: str) -> list[str]:
     """Return the words of a text that do not depend on a run: no numbers, no hidden parts."""
     text = re.sub(r"<[\w-]+>|'[^']*/[^']*'|/\S+", " \0 ", text)
     text = re.sub(r"0x[0-9a-f]+|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", " \0 ", text.replace("...", "\0"))
@@ -153,16 +185,18 @@ def _check_output(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
     if done is None:
         return UNCHECKED
     if check.get("status") is not None:
-        return _answer(done.status == int(check["status"]))
+        return as_answer(done.status == int(check["status"]))
     if check.get("signal"):
-        return _answer(done.status == -getattr(signal, check["signal"], 0))
+        return as_answer(done.status == -getattr(signal, check["signal"], 0))
     if check.get("is_empty"):
         return UNCHECKED
     output = re.sub(r"\s+", " ", done.text.replace("\\n", " ").replace('\\"', '"'))
     if check.get("names"):
         names = [name.rpartition(".")[2] for name in check["names"].split(" > ")]
-        return _answer(all(name in output for name in names))
-    return _answer(all(" ".join(piece.split()) in output for piece in _pieces(check["words"])))
+        return as_answer(all(name in output for name in names))
+    return as_answer(
+        all(" ".join(piece.split()) in output for piece in fixed_words(check["words"]))
+    )
 
 
 def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -176,47 +210,51 @@ def _check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         if name not in text:
             # the innermost frame of a loop is a different one in each dump
             is_loop = len(set(done.stacks)) > 1 and f"{file.rpartition('/')[0]}/" in text
-            return _answer(is_loop)
-        return _answer(file.startswith("<") or file in text or Path(file).name in text)
+            return as_answer(is_loop)
+        return as_answer(file.startswith("<") or file in text or Path(file).name in text)
     if not done.stacks:
         return UNCHECKED if done.status is not None else FALSE
     if check.get("direction"):
         is_backward = bool(re.search(r"backward", done.stacks[-1]))
-        return _answer(is_backward == (check["direction"] == "backward"))
+        return as_answer(is_backward == (check["direction"] == "backward"))
     if check.get("no_compiler") is not None:
-        main = _main_threads(done.stacks[-1])
+        main = main_threads(done.stacks[-1])
         compiler = r"torch/_(dynamo|inductor|functorch)/"
-        return _answer(not re.search(compiler, main) if main else None)
+        return as_answer(not re.search(compiler, main) if main else None)
     if check.get("quiet_s"):
         return TRUE  # it still runs
     first, second = (
-        re.findall(r"^ {4}(\S+)", _main_threads(stack) or stack, re.M) for stack in done.stacks
+        re.findall(r"^ {4}(\S+)", main_threads(stack) or stack, re.M) for stack in done.stacks
     )
     if check.get("moved"):
         names = re.findall(r"[\w<>]+$", check["moved"].replace(", ", "\n"), re.M)
-        return _answer(first != second or any(name in first for name in names))
-    return _answer(first == second)
+        return as_answer(first != second or any(name in first for name in names))
+    return as_answer(first == second)
 
 
-def _main_threads(dump: str) -> str:
+def main_threads(dump: str) -> str:
     """Return the main threads of a dump of py-spy, one of each process."""
     return "".join(re.findall(r'^Thread .*"MainThread"\n((?: +.*\n?)*)', dump, re.M))
 
 
 def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    compares = drafted.verdict["kind"] in COMPARED
     done = drafted.run(compares=compares)
     if done is None or drafted.verdict["stage"] or "export" in check:
         return UNCHECKED
     if graph := check.get("graph"):
         match = re.match(r"(Dynamo|ATen) graph .*with (\d+) nodes", graph)
         nodes = done.graphs[match[1].lower()] if match else []
-        return _answer(int(match[2]) in nodes if match else None)
+        return as_answer(int(match[2]) in nodes if match else None)
+    if done.found and check.get("breaks", done.found["breaks"]) != done.found["breaks"]:
+        return FALSE
+    if check.get("recompiles") not in (None, done.text.count("] Recompiling function ")):
+        return FALSE
     told = {level: tuple(check.get(level, (0, 0))) for level in ("dynamo", "aten")}
     # torch traces ATen graphs before the joint passes, and backward graphs that are not compiled
     count, nodes = told["aten"]
     dynamo = done.graphs["dynamo"]
-    return _answer(
+    return as_answer(
         (len(dynamo), sum(dynamo)) == told["dynamo"]
         and count <= len(done.graphs["aten"])
         and nodes <= sum(done.graphs["aten"])
@@ -224,7 +262,7 @@ def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
 
 
 def _check_cost(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    compares = drafted.verdict["kind"] in ("wrong-result", "nondeterministic")
+    compares = drafted.verdict["kind"] in COMPARED
     done = drafted.run(compares=compares)
     if done is None or not done.peak_bytes:
         return UNCHECKED
@@ -232,14 +270,14 @@ def _check_cost(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     is_cpu = done.status is None or check["cpu_s"] <= 5 * done.cpu_s + 5
     request = drafted.request
     is_time = abs(request["ended"] - request["started"] - check["seconds"]) < 2
-    return _answer(is_peak and is_cpu and is_time)
+    return as_answer(is_peak and is_cpu and is_time)
 
 
 def _check_settings(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     code = f"import importlib; print(repr(importlib.import_module({check['module']!r}).{check['key']}))"
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
-    return _answer(done.returncode == 0 and done.stdout.strip() != check["value"])
+    return as_answer(done.returncode == 0 and done.stdout.strip() != check["value"])
 
 
 @functools.cache
@@ -250,19 +288,19 @@ def _torch_version() -> str:
 
 
 def _check_version(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    return _answer(check["torch"] == _torch_version())
+    return as_answer(check["torch"] == _torch_version())
 
 
 def _check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     if drafted.entry is not None:
-        return _answer(check["issue"] == drafted.entry.issue)
+        return as_answer(check["issue"] == drafted.entry.issue)
     spec = drafted.spec_of(False)
     number = check["issue"].rpartition("#")[2]
     text = Path(str(spec["file"])).read_text() if spec else ""
     return TRUE if number in text else UNCHECKED
 
 
-def _check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+def check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     match = re.match(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?", check["place"])
     if match is None:
         return UNCHECKED
@@ -274,22 +312,28 @@ def _check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Chec
     name = (match["function"] or "").rpartition(".")[2]
     if name and not name.startswith("<"):
         is_there &= any(name in row for row in rows[: int(match["line"])])
-    return _answer(is_there)
+    return as_answer(is_there)
 
 
 def _check_digest(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     text = f"{check['algorithm']}\n{check['title']}"
-    return _answer(f"`{hashlib.sha256(text.encode()).hexdigest()[:12]}`" in claim["text"])
+    return as_answer(f"`{hashlib.sha256(text.encode()).hexdigest()[:12]}`" in claim["text"])
 
 
 def _check_values(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     done = drafted.run(compares=True)
-    return _answer(None if done is None else _is_failure(drafted, done))
+    return as_answer(None if done is None else is_failure(drafted, done))
 
 
 def _check_lines(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    """Check the number of lines that are neither empty nor comments."""
+    if not check["lines"]:
+        return as_answer(drafted.repro is None)
     text = drafted.repro.read_text() if drafted.repro else ""
-    return _answer(len(text.splitlines()) == check["lines"])
+    rows = [row.strip() for row in text.splitlines()]
+    told = re.search(r"(\d+) lines?\b", claim["text"])
+    count = len([row for row in rows if row and row[0] != "#"])
+    return as_answer(told is not None and count == int(told[1]))
 
 
 def _check_imports(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -299,7 +343,7 @@ def _check_imports(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check
         word.split()[0].split(".")[0] for row in rows for word in ",".join(row).split(",") if word
     }
     others = words - {*sys.stdlib_module_names, "torch", "triton"}
-    return _answer(sorted(others) == check["libraries"])
+    return as_answer(sorted(others) == check["libraries"])
 
 
 def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -307,8 +351,16 @@ def _check_logs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     if done is None or not check.get("words"):
         return UNCHECKED
     output = "\n".join([done.text, *done.stacks])
-    pieces = [piece for word in check["words"] for piece in _pieces(word)]
+    pieces = [piece for word in check["words"] for piece in fixed_words(word)]
     return TRUE if all(piece in output for piece in pieces) else UNCHECKED
+
+
+def _check_operator(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    done = drafted.run(compares=drafted.verdict["kind"] in COMPARED)
+    if done is None or not any(done.graphs.values()):
+        return UNCHECKED
+    operator = re.sub(r"_\d+$", "", check["operator"].rpartition("%")[2])
+    return as_answer(re.search(rf"\b{re.escape(operator)}(_\d+)?\b", done.text) is not None)
 
 
 def _check_sanitizers(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -339,16 +391,32 @@ def _check_sanitizers(drafted: DraftedIssue, claim: Mapping[str, Any], check: Ch
         return UNCHECKED if done is None else FALSE
     report = done.text[done.text.index("ERROR: AddressSanitizer") :]
     if check.get("error"):
-        return _answer(f"AddressSanitizer: {check['error']}" in report)
+        return as_answer(f"AddressSanitizer: {check['error']}" in report)
     place = re.search(r"(/\S+\.main\.cpp):(\d+)", report)
     if place is None:
         return FALSE
     line = Path(place[1]).read_text().splitlines()[int(place[2]) - 1]
-    return _answer(line.strip() == check["code"].strip())
+    return as_answer(line.strip() == check["code"].strip())
+
+
+def _check_inputs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    """Check that the repro passes with other values of an input."""
+    text = drafted.repro.read_text() if drafted.repro else ""
+    call = re.search(r"^( +)return compile\((?:.|\n)*", text, re.MULTILINE)
+    names = re.findall(r"^ +(\w+) = ", text[: call.start()] if call else "", re.MULTILINE)
+    if call is None or (check["input"] not in names and len(set(names)) != 1):
+        return UNCHECKED
+    name = check["input"] if check["input"] in names else names[0]
+    other = f"torch.rand_like({name}) if {name}.is_floating_point() else torch.ones_like({name})"
+    path = drafted.cache / "other_inputs.py"
+    row = f"{call[1]}with torch.no_grad():\n{call[1]}    {name}.copy_({other})\n"
+    path.write_text(f"{text[: call.start()]}{row}{text[call.start() :]}")
+    done = drafted.run_file(path)
+    return as_answer(done.status == 0)
 
 
 CHECKS: Mapping[str, Checker] = {
-    "fails": _check_fails,
+    "fails": check_fails,
     "passes": _check_passes,
     "failure": _check_failure,
     "output": _check_output,
@@ -358,10 +426,12 @@ CHECKS: Mapping[str, Checker] = {
     "settings": _check_settings,
     "version": _check_version,
     "issue": _check_issue,
-    "own code": _check_own_code,
+    "own code": check_own_code,
     "digest": _check_digest,
     "values": _check_values,
     "lines": _check_lines,
+    "inputs": _check_inputs,
+    "operator": _check_operator,
     "imports": _check_imports,
     "logs": _check_logs,
     "sanitizers": _check_sanitizers,

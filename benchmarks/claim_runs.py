@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +21,13 @@ from typing import Any
 
 from reprokit.core.triage.known_failures import KnownFailure
 
-from . import plain_program
-
 RUN_LIMIT_S = 150.0
 HANG_S = 25.0
 """How long a program runs that hangs, before its stacks are read."""
 NOT_INHERITED = ("TORCH", "REPROKIT", "BUG", "PYTHONPATH")
-PLAIN = Path(plain_program.__file__)
+PLAIN = Path(__file__).with_name("plain_program.py")
+MARK = "plain-program: "
+"""The start of the line in which it says what it found; importing it would import torch."""
 HANGS = ("hang", "slow-compile")
 
 
@@ -48,6 +49,46 @@ class PlainRun:
     """Level -> the number of nodes of each graph, from torch's trace."""
 
 
+class ForkServer:
+    """A process that has imported torch and nothing else, and runs each program in a fork."""
+
+    def __init__(self, cache: Path) -> None:
+        environ = _environ(cache, "")
+        del environ["TORCH_TRACE"]
+        self._child = subprocess.Popen(
+            [sys.executable, str(PLAIN), "--serve"],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lock = threading.Lock()
+
+    def run(self, spec: Mapping[str, Any], folder: Path, cache: Path) -> PlainRun:
+        """Run a program to its end, or for ``RUN_LIMIT_S``."""
+        with tempfile.TemporaryDirectory(prefix="claims-trace-", dir=cache) as trace, self._lock:
+            out = cache / f"output-{time.monotonic_ns()}.txt"
+            out.touch()
+            asked = {
+                "spec": spec,
+                "folder": str(folder),
+                "variables": {"TORCH_TRACE": trace},
+                "out": str(out),
+                "limit_s": RUN_LIMIT_S,
+            }
+            assert self._child.stdin is not None and self._child.stdout is not None
+            self._child.stdin.write(json.dumps(asked) + "\n")
+            self._child.stdin.flush()
+            ended = json.loads(self._child.stdout.readline())
+            return _read_run(ended["status"], out, trace, (), ended["cpu_s"], ended["peak_bytes"])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait()
+
+
 @dataclass
 class DraftedIssue:
     """The pack of a run, and the runs that check it."""
@@ -57,6 +98,10 @@ class DraftedIssue:
     folder: Path
     entry: KnownFailure | None
     cache: Path
+    server: ForkServer | None = None
+    """Where programs run that no variable changes and that do not hang; None: a fresh process for
+    each of them.
+    """
     runs: dict[str, PlainRun] = field(default_factory=dict)
 
     @functools.cached_property
@@ -135,10 +180,20 @@ class DraftedIssue:
         elif spec is None or not Path(str(spec["file"])).exists():
             return None
         spec = {**spec, "changes": dict(changes or {}), "compares": compares}
-        key = json.dumps([spec, dict(variables or {})], sort_keys=True)
+        return self._run_once(spec, variables or {})
+
+    def run_file(self, path: Path) -> PlainRun:
+        """Run a changed copy of the repro."""
+        return self._run_once({"file": str(path), "changes": {}}, {})
+
+    def _run_once(self, spec: dict[str, Any], variables: Mapping[str, str]) -> PlainRun:
+        key = json.dumps([spec, dict(variables)], sort_keys=True)
         if key not in self.runs:
             hangs = self.verdict["kind"] in HANGS or bool(self.request["is_timed_out"])
-            self.runs[key] = _run(spec, self.folder, self.cache, variables or {}, hangs)
+            if self.server and not (hangs or variables or spec.get("command")):
+                self.runs[key] = self.server.run(spec, self.folder, self.cache)
+                return self.runs[key]
+            self.runs[key] = _run(spec, self.folder, self.cache, variables, hangs)
         return self.runs[key]
 
 
@@ -146,16 +201,7 @@ def _run(
     spec: dict[str, Any], folder: Path, cache: Path, variables: Mapping[str, str], hangs: bool
 ) -> PlainRun:
     with tempfile.TemporaryDirectory(prefix="claims-trace-", dir=cache) as trace:
-        environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)},
-            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
-            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-            "TORCHDYNAMO_VERBOSE": "1",
-            "TORCH_LOGS": "recompiles,graph_breaks,perf_hints,cudagraphs",
-            "TORCH_TRACE": trace,
-            **variables,
-        }
+        environ = {**_environ(cache, trace), **variables}
         words = spec.get("command") or [sys.executable, str(PLAIN), json.dumps(spec)]
         out = cache / f"output-{time.monotonic_ns()}.txt"
         with out.open("wb") as file:
@@ -164,12 +210,31 @@ def _run(
                 start_new_session=True,
             )  # fmt: skip
             status, usage, stacks = _wait(child, HANG_S if hangs else RUN_LIMIT_S)
-        printed = out.read_text(errors="replace")
-        logs = [path.read_text(errors="replace") for path in Path(trace).rglob("*.log")]
-    lines = [row for row in printed.splitlines() if row.startswith(plain_program.MARK)]
-    found = json.loads(lines[-1].removeprefix(plain_program.MARK)) if lines else {}
-    peak = usage.ru_maxrss * 1024 if usage else 0
-    cpu_s = usage.ru_utime + usage.ru_stime if usage else 0.0
+        peak = usage.ru_maxrss * 1024 if usage else 0
+        cpu_s = usage.ru_utime + usage.ru_stime if usage else 0.0
+        return _read_run(status, out, trace, stacks, cpu_s, peak)
+
+
+def _environ(cache: Path, trace: str) -> dict[str, str]:
+    """Return the environment of a plain run."""
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(NOT_INHERITED)},
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        "TORCHDYNAMO_VERBOSE": "1",
+        "TORCH_LOGS": "recompiles,graph_breaks,perf_hints,cudagraphs",
+        "TORCH_TRACE": trace,
+    }
+
+
+def _read_run(
+    status: int | None, out: Path, trace: str, stacks: tuple[str, ...], cpu_s: float, peak: int
+) -> PlainRun:
+    printed = out.read_text(errors="replace")
+    logs = [path.read_text(errors="replace") for path in Path(trace).rglob("*.log")]
+    lines = [row for row in printed.splitlines() if row.startswith(MARK)]
+    found = json.loads(lines[-1].removeprefix(MARK)) if lines else {}
     text = "\n".join([printed, *logs])
     return PlainRun(status, text, found, stacks, cpu_s, peak, _graphs_of(logs))
 

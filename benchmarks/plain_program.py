@@ -2,20 +2,27 @@
 
 python plain_program.py SPEC    where SPEC is JSON: file, factory, train, options, changes
 
+python plain_program.py --serve    runs each SPEC of its input in a fork, after one import of torch
+
 It imports nothing of reprokit. It prints what reprokit states about a run, by torch's own means, in
 the last line of its output: the exceptions, and whether compiled results differ from those of eager.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import importlib.util
 import json
 import math
+import os
+import re
 import runpy
+import signal
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -30,6 +37,10 @@ found: dict[str, Any] = {"differences": [], "calls": 0}
 def apply_changes(changes: dict[str, Any]) -> None:
     """Change settings and the arguments of torch.compile, and run lines of code."""
     exec(changes.get("lines", ""), {"torch": torch})
+    if changes.get("without_application"):
+        leave_out(*changes["without_application"])
+    if changes.get("without_passes"):
+        leave_out_own_passes()
     for name, value in changes.get("configs", {}).items():
         place, _, key = name.rpartition(".")
         words = place.split(".")
@@ -37,6 +48,52 @@ def apply_changes(changes: dict[str, Any]) -> None:
         for word in words[words.index("config") + 1 :]:
             module = getattr(module, word)
         setattr(module, key, value)
+
+
+def leave_out(what: str, name: str) -> None:
+    """Leave out a pass, a lowering or a decomposition, and note whether it would have run."""
+    if what.endswith("pass"):
+        from torch.fx.passes.graph_transform_observer import GraphTransformObserver as Observer
+
+        for method in ("apply_graph_pass", "apply_gm_pass"):
+            setattr(Observer, method, unless_named(getattr(Observer, method), name))
+        return
+    table: Any = importlib.import_module(f"torch._inductor.{what}").__dict__
+    operator = re.sub(r"_\d+$", "", name.rpartition(".")[2])
+    for key in [
+        k for k in table[f"{what}s"] if getattr(k, "_overloadname", "") and k._opname == operator
+    ]:
+        found["left_out"] = True
+        del table[f"{what}s"][key]
+        if what == "lowering":
+            table["make_fallback"](key, warn=False, override_decomp=True)
+
+
+def unless_named(method: Any, name: str) -> Any:
+    """Return a method of torch's observer of passes that does not run the pass ``name``."""
+
+    def apply(self: Any, function: Any) -> Any:
+        if self.passname == name:
+            found["left_out"] = True
+            return None
+        return method(self, function)
+
+    return apply
+
+
+def leave_out_own_passes() -> None:
+    """Compile without the passes that a program sets in the configuration of Inductor."""
+    compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
+    config: Any = importlib.import_module("torch._inductor.config")
+    original = compile_fx.compile_fx
+    stages = ("pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass")  # fmt: skip
+
+    def compile_without(*words: Any, **options: Any) -> Any:
+        found["left_out"] = any(getattr(config, stage) is not None for stage in stages)
+        with config.patch(dict.fromkeys(stages)):
+            return original(*words, **options)
+
+    compile_fx.compile_fx = compile_without
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
@@ -117,11 +174,7 @@ def run_factory(spec: dict[str, Any], changes: dict[str, Any]) -> None:
     is_training = made.get("train", False) or spec.get("train", False)
     compiled = model if changes.get("without_compile") else COMPILE(model, **options)
     for words, named in made.get("calls", [((), {})]):
-        result = (
-            compiled(*words, **named)
-            if changes.get("without_compile")
-            else run_both(model, compiled, words, named)
-        )
+        result = run_both(model, compiled, words, named)
         losses = [t for t in tensors_of(result) if t.requires_grad]
         if is_training and losses:
             torch.stack([loss.float().sum() for loss in losses]).sum().backward()
@@ -155,7 +208,7 @@ def run_script(spec: dict[str, Any], changes: dict[str, Any]) -> None:
             options.pop("options", None)
         if model is None:
             return lambda function: compile_changed(function, **options)
-        compiled = COMPILE(model, **options)
+        compiled = model if changes.get("without_compile") else COMPILE(model, **options)
         is_function = not isinstance(model, torch.nn.Module)
         return Compiled(model, compiled) if spec.get("compares") and is_function else compiled
 
@@ -169,7 +222,52 @@ def run_script(spec: dict[str, Any], changes: dict[str, Any]) -> None:
 def main() -> None:
     """Run the program, and print what was found."""
     del sys.path[0]  # the folder of this file
-    spec = json.loads(sys.argv[1])
+    if sys.argv[1] == "--serve":
+        for line in sys.stdin:
+            print(json.dumps(run_fork(json.loads(line))), flush=True)
+    else:
+        run_program(json.loads(sys.argv[1]))
+
+
+def run_fork(asked: dict[str, Any]) -> dict[str, Any]:
+    """Run a program in a fork: its own group, folder, output and log. Return how it ended."""
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        os.chdir(asked["folder"])
+        os.environ.update(asked["variables"])
+        null, out = os.open(os.devnull, os.O_RDONLY), os.open(asked["out"], os.O_WRONLY)
+        for number, target in ((null, 0), (out, 1), (out, 2)):
+            os.dup2(number, target)
+        torch._logging._internal.LOG_TRACE_HANDLER = None  # it has the folder of this process
+        torch._logging._internal._init_logs()
+        status = 1
+        try:
+            run_program(asked["spec"])
+            status = 0
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else int(left.code is not None)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    end = time.monotonic() + asked["limit_s"]
+    done, status, usage = os.wait4(pid, os.WNOHANG)
+    while not done and time.monotonic() < end:
+        time.sleep(0.05)
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if not done:
+        os.wait4(pid, 0)
+        return {"status": None, "cpu_s": 0.0, "peak_bytes": 0}
+    cpu_s = usage.ru_utime + usage.ru_stime
+    ended = os.waitstatus_to_exitcode(status)
+    return {"status": ended, "cpu_s": cpu_s, "peak_bytes": usage.ru_maxrss * 1024}
+
+
+def run_program(spec: dict[str, Any]) -> None:
+    """Run one program."""
     changes = spec.get("changes", {})
     apply_changes(changes)
     failure: BaseException | None = None

@@ -3,7 +3,7 @@
 Runs that were tried and have no line in benchmarks/data/sightings.jsonl:
 
 - gelu_inf: eager mode is wrong, and the verdict is ok.
-- early_exit in a host without ``--graph-breaks 0``: the graphs around the break are compiled, and the
+- early_exit in a host without ``--fail-on graph-break``: the graphs around the break are compiled, and the
   verdict is ok. early_exit_fullgraph asks for whole graphs, and fails for a different reason: a guard
   on a value that is not known.
 - pool_grad at sizes 161 and 221 with torch 2.13, where_chain with torch 2.9: they compile within 40
@@ -150,7 +150,7 @@ CASES: dict[str, Case] = {
         ("graph-break",),
         (3, 5),
         "__build_class__",
-        options=("--no-compare", "--graph-breaks", "0"),
+        options=("--no-compare", "--fail-on", "graph-break"),
         variations=(DYNAMIC, ("--fullgraph",)),
     ),
     "early_exit": Case(
@@ -158,7 +158,7 @@ CASES: dict[str, Case] = {
         ("graph-break",),
         (4, 7),
         "Tensor.item",
-        options=("--no-compare", "--graph-breaks", "0"),
+        options=("--no-compare", "--fail-on", "graph-break"),
         variations=(DYNAMIC,),
     ),
     "early_exit_fullgraph": Case(

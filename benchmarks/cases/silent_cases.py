@@ -17,7 +17,7 @@ EXPECTED_KINDS = {
     "early_exit": "graph-break",
 }
 """The kind of verdict that is right for each factory."""
-OPTIONS = {"local_class": ("--graph-breaks", "0")}
+OPTIONS = {"local_class": ("--fail-on", "graph-break")}
 """Further options of capture: this graph break leaves graphs on both sides of it, so that it is a
 failure only where the limit is 0.
 """

@@ -12,8 +12,10 @@ import jinja2
 import pytest
 
 from reprokit.core.experiments.ablation import AblationStep, ProgramAblation
+from reprokit.core.judge.stacks import location
 from reprokit.core.records.claims import HOW, Check, claim
 from reprokit.core.records.finding import Verdict
+from reprokit.core.records.observation import Observation
 from reprokit.host.report import markdown
 from tests.support.environments import ROOT
 
@@ -59,6 +61,20 @@ def test_the_subject_of_the_sentence_is_that_of_the_evidence() -> None:
     assert part.claim.about.name == "the program of the pack"
     assert [check.how for check in whole.claim.checks] == ["passes", "fails"]
     assert whole.claim.checks[0].what["compile"] == {"backend": "eager"}
+
+
+def test_the_blamed_pass_is_a_part_of_the_claim_that_is_checked() -> None:
+    """A sentence is true only if each clause of it is."""
+    whole = ProgramAblation(STEPS, "it disappears without the post-grad pass `reinplace`")
+    assert "reinplace" in whole.claim.text
+    what = {"without_application": ("post-grad pass", "reinplace")}
+    assert whole.claim.checks[0] == Check("passes", what)
+
+
+def test_counts_of_lines_and_nodes_are_lower_limits() -> None:
+    """They are journaled each half second: more may have been traced since."""
+    seen = Observation(steps={"line": 1, "node": 4})
+    assert location.how_far(seen) == "so far at least 1 line traced, at least 4 nodes lowered"
 
 
 def test_a_claim_says_how_it_is_checked() -> None:

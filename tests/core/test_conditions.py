@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from reprokit.core.experiments import condition_lines, failure_conditions, known_conditions, rates
-from reprokit.core.experiments.failure_conditions import Condition
+from reprokit.core.experiments.failure_conditions import Condition, Conditions
 from reprokit.core.experiments.known_conditions import Machine
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import process_state
@@ -74,6 +74,9 @@ def test_a_change_with_a_different_failure_is_not_called_needed() -> None:
     found, _ = _search([set()], broken="default dtype")
     assert (found.needed, found.unknown) == ((), ("default dtype",))
     assert "Not known: default dtype." in found.sentence
+    # a public text says what was found, not what was not
+    assert "Not known" not in found.does_not_need[0].text
+    assert not Conditions(unknown=("default dtype",)).does_not_need
 
 
 def test_what_a_program_sets_is_no_condition() -> None:

@@ -104,6 +104,12 @@ def test_a_damaged_event_is_not_an_error() -> None:
     assert recompiles.graph_breaks([GraphBreakFound()])[0].count == 1
 
 
+def test_a_recompile_limit_is_no_graph_break() -> None:
+    """Dynamo raises it as one, but no graph is broken, and torch's own counter has none."""
+    event = GraphBreakFound(reason="Dynamo recompile limit exceeded", is_given_up=True)
+    assert recompiles.graph_breaks([event]) == ()
+
+
 @pytest.mark.parametrize(
     ("where", "file", "whole"),
     [

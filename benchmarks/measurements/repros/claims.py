@@ -1,13 +1,15 @@
-"""Check what the drafts of issues state, by a route that does not use the code that stated it.
+"""Check what a capture states, by a route that does not use the code that stated it.
 
 python -m benchmarks run claims [--only NUMBER ...] [--runs FOLDER ...]
                                [--at-once N]
 
 Each program of the catalogue is captured as a command; with --runs, the run directories in a folder
-are taken as they are. Every statement of ``issue/claims.json`` is checked in fresh processes that
-do not import reprokit: the program and the repro run with Python alone, with a different backend,
-setting or environment, py-spy reads the stack of a hang, and the settings are compared with those
-of a fresh torch. A statement that no check fits is counted as unchecked, and shown.
+are taken as they are. Every statement of ``issue/claims.json``, of the summary that the capture
+printed (``terminal.txt`` beside the output folder) and of ``report.html`` is checked in fresh
+processes that do not import reprokit: the program and the repro run with Python alone, with a
+different backend, setting or environment, py-spy reads the stack of a hang, and the settings are
+compared with those of a fresh torch. A statement that no check fits is counted as unchecked, and
+shown.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
 from ...claim_checks import CHECKS, FALSE, TRUE, UNCHECKED
-from ...claim_runs import DraftedIssue
-from ...harness import quiet_environ, run_reprokit, show_progress
+from ...claim_runs import DraftedIssue, ForkServer
+from ...harness import REPROKIT, quiet_environ, run_child, show_progress
 from ...measurement import Measurement, add_only_option
+from ...printed_checks import PRINTED_CHECKS
+from ...printed_claims import Statement, read_statements
 from ...results import Column, Row
 
 COLUMNS = (
@@ -37,8 +41,12 @@ COLUMNS = (
     Column("true", "true"),
     Column("false", "false"),
     Column("unchecked", "unchecked"),
+    Column("printed", "printed and in the page"),
+    Column("printed_false", "false"),
+    Column("printed_unchecked", "unchecked"),
 )
 LIMIT_S = 900.0
+CLAIMS, TERMINAL = "pack/issue/claims.json", "terminal.txt"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,89 +66,121 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row for each failure."""
-    with tempfile.TemporaryDirectory(prefix="claims-") as folder:
+    with tempfile.TemporaryDirectory(prefix="claims-") as name:
+        folder = Path(name)
+        server = ForkServer(folder)
         cases = (
-            [functools.partial(_measure_run, path, Path(folder)) for path in _runs_in(options.runs)]
+            [functools.partial(_measure_run, p, folder, server) for p in _runs_in(options.runs)]
             if options.runs
-            else list(_entries(options, Path(folder)))
+            else list(_entries(options, folder, server))
         )
         with ThreadPoolExecutor(options.at_once) as pool:
             yield from filter(None, pool.map(lambda case: case(), cases))
+        server.close()
 
 
 def _runs_in(folders: Sequence[Path]) -> list[Path]:
-    found = (path for folder in folders for path in folder.rglob("pack/issue/claims.json"))
+    found = (path for folder in folders for path in folder.rglob(CLAIMS))
     return sorted(path.parents[2] for path in found)
 
 
-def _entries(options: argparse.Namespace, folder: Path) -> Iterator[Callable[[], Row | None]]:
+def _entries(
+    options: argparse.Namespace, folder: Path, server: ForkServer
+) -> Iterator[Callable[[], Row | None]]:
     for entry in catalogue_files.own_catalogue():
         number = entry.issue.rpartition("#")[2]
         if entry.program and not entry.gpu and (not options.only or number in options.only):
-            yield functools.partial(_measure_entry, entry, folder / number)
+            yield functools.partial(_measure_entry, entry, folder / number, server)
 
 
-def _measure_run(run_dir: Path, cache: Path) -> Row | None:
+def _measure_run(run_dir: Path, cache: Path, server: ForkServer) -> Row | None:
     """Check the claims of one run directory, whose target is beside its output folder."""
     own = Path(tempfile.mkdtemp(prefix="claims-", dir=cache))
     (own / "inductor").symlink_to(cache / "inductor")
     (cache / "inductor").mkdir(exist_ok=True)
-    drafted = DraftedIssue("/".join(run_dir.parts[-3:-1]), run_dir, run_dir.parents[1], None, own)
+    folder = run_dir.parents[1]
+    program = folder / "program.py"
+    text = program.read_text() if program.exists() else ""
+    entries = (entry for entry in catalogue_files.own_catalogue() if entry.program == text)
+    drafted = DraftedIssue(run_dir.parts[-3], run_dir, folder, next(entries, None), own, server)
     return check_claims(drafted)
 
 
-def _measure_entry(entry: KnownFailure, folder: Path) -> Row | None:
+def _measure_entry(entry: KnownFailure, folder: Path, server: ForkServer) -> Row | None:
     folder.mkdir()
     (folder / "program.py").write_text(entry.program)
-    more = ("--graph-breaks", "0") if entry.kind == "graph-break" else ()
-    done = run_reprokit(
-        "capture",
-        *("--output-dir", folder / "out", "--budget", "60", "--timeout", "60", *more),
-        *("--", sys.executable, "program.py"),
+    more = ("--fail-on", "graph-break") if entry.kind == "graph-break" else ()
+    done = run_child(
+        (
+            *(*REPROKIT, "capture", "--output-dir", folder / "out", "--budget", "60"),
+            *("--timeout", "60", *more, "--", sys.executable, "program.py"),
+        ),
         environ=quiet_environ(),
         cwd=folder,
         limit_s=LIMIT_S,
     )
-    if not done.answer.get("issue"):
-        show_progress(f"{entry.issue}: no issue: {done.kind} {done.last_error}")
+    (folder / TERMINAL).write_text(done.out)
+    run_dir = folder / "out" / "run-001"
+    if not (run_dir / CLAIMS).exists():
+        show_progress(f"{entry.issue}: no issue: {done.last_error}")
         return None
     cache = folder / "cache"
     cache.mkdir()
     inductor = folder.parent / "inductor"
     inductor.mkdir(exist_ok=True)
     (cache / "inductor").symlink_to(inductor)
-    run_dir = Path(done.answer["run_dir"])
-    return check_claims(DraftedIssue(entry.issue, run_dir, folder, entry, cache))
+    return check_claims(DraftedIssue(entry.issue, run_dir, folder, entry, cache, server))
 
 
 def check_claims(drafted: DraftedIssue) -> Row:
-    """Check each statement of an issue, and return how many are true."""
-    claims = json.loads((drafted.run_dir / "pack" / "issue" / "claims.json").read_text())
-    answers: list[str] = []
-    for claim in claims:
-        results = [
-            (check, CHECKS[check["how"]](drafted, claim, check)) for check in claim["checks"]
-        ]
-        for check, answer in results or [({"how": "none"}, UNCHECKED)]:
-            answers.append(answer)
-            if answer != TRUE:
-                what = {k: v for k, v in check.items() if k != "words" or check["how"] == "output"}
-                show_progress(f"{drafted.name}: {answer}: {claim['text'][:160]} {what}"[:420])
+    """Check each statement of an issue, of the summary and of the page."""
+    claims = json.loads((drafted.run_dir / CLAIMS).read_text())
+    answers = _answers(drafted, "issue", claims)
+    terminal = drafted.folder / TERMINAL
+    text = terminal.read_text() if terminal.exists() else ""
+    printed = [
+        answer
+        for surface, rows in read_statements(text, drafted.run_dir).items()
+        for answer in _answers(drafted, surface, [row for row in rows if _is_fact(row)])
+    ]
     return {
         "failure": drafted.name,
         "kind": drafted.verdict["kind"],
         "claims": len(answers),
         **{answer: answers.count(answer) for answer in (TRUE, FALSE, UNCHECKED)},
+        "printed": len(printed),
+        "printed_false": printed.count(FALSE),
+        "printed_unchecked": printed.count(UNCHECKED),
     }
+
+
+def _is_fact(row: Statement) -> bool:
+    return bool(row["checks"]) or not row["is_structure"]
+
+
+def _answers(drafted: DraftedIssue, surface: str, claims: Sequence[Statement]) -> list[str]:
+    answers: list[str] = []
+    for claim in claims:
+        for check in claim["checks"] or [{"how": "none"}]:
+            checker = {**CHECKS, **PRINTED_CHECKS}.get(check["how"])
+            answer = checker(drafted, claim, check) if checker else UNCHECKED
+            answers.append(answer)
+            if answer != TRUE:
+                what = {k: v for k, v in check.items() if k != "words" or check["how"] == "output"}
+                text = f"{drafted.name}: {surface}: {answer}: {claim['text'][:160]} {what}"
+                show_progress(text[:420])
+    return answers
 
 
 def summarise_rows(rows: Sequence[Row]) -> list[str]:
     """Return the sums."""
-    names = ("claims", FALSE, UNCHECKED)
+    names = ("claims", FALSE, UNCHECKED, "printed", "printed_false", "printed_unchecked")
     total = {name: sum(int(row[name] or 0) for row in rows) for name in names}
     return [
         f"Of {total['claims']} checks of statements about {len(rows)} failures, {total[FALSE]} are"
-        f" false and {total[UNCHECKED]} could not be made."
+        f" false and {total[UNCHECKED]} could not be made. Of {total['printed']} of the printed"
+        f" summaries and the pages, {total['printed_false']} are false and"
+        f" {total['printed_unchecked']} could not be made."
     ]
 
 

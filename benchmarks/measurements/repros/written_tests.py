@@ -112,7 +112,7 @@ def _tests_of(entry: KnownFailure, folder: Path) -> tuple[int | None, dict[str, 
     Return the lines of the repro, the file of each style of test, and why there is none.
     """
     (folder / "program.py").write_text(entry.program)
-    more = ("--graph-breaks", "0") if entry.kind == "graph-break" else ()
+    more = ("--fail-on", "graph-break") if entry.kind == "graph-break" else ()
     out = folder / "out"
     done = run_reprokit(
         "capture",

@@ -4,6 +4,7 @@ avoid it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -320,10 +321,15 @@ class Ablation:
     def checks(self) -> tuple[Check, ...]:
         """The runs that check ``sentence``."""
         kinds: Mapping[str, How] = {same_failure.SAME: "fails", same_failure.PASSES: "passes"}
-        return tuple(
-            Check(kinds[step.answer], {"with": step.name, **step.overrides})
-            for step in self.steps
-            if step.answer in kinds and step.name in self.sentence
+        named = re.fullmatch(r"it disappears without the ([\w -]+) `(.+)`", self.blamed)
+        without = [Check("passes", {"without_application": named.groups()})] if named else []
+        return (
+            *without,
+            *(
+                Check(kinds[step.answer], {"with": step.name, **step.overrides})
+                for step in self.steps
+                if step.answer in kinds and step.name in self.sentence
+            ),
         )
 
     def of_part(self) -> PartAblation:

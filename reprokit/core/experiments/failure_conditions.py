@@ -117,7 +117,8 @@ class Conditions:
     @property
     def sentence(self) -> str:
         """What the failure needs and what it does not depend on, in one line."""
-        return " ".join(filter(None, (self._needs, self._rest)))
+        unknown = [f"Not known: {', '.join(self.unknown)}."] if self.unknown else []
+        return " ".join(filter(None, (self._needs, self._independent, *unknown)))
 
     @property
     def _needs(self) -> str:
@@ -129,13 +130,9 @@ class Conditions:
         return " ".join(rows)
 
     @property
-    def _rest(self) -> str:
-        rows = []
-        if self.irrelevant:
-            rows.append(f"Does not depend on: {', '.join(self.irrelevant)}.")
-        if self.unknown:
-            rows.append(f"Not known: {', '.join(self.unknown)}.")
-        return " ".join(rows)
+    def _independent(self) -> str:
+        names = ", ".join(self.irrelevant)
+        return f"Does not depend on: {names}." if names else ""
 
     @property
     def needs(self) -> list[Claim[PackedProgram]]:
@@ -147,9 +144,8 @@ class Conditions:
     def does_not_need(self) -> list[Claim[PackedProgram]]:
         """How many conditions do not matter, and which, with the runs that check it."""
         checks = [Check("fails", {"condition": name}) for name in self.irrelevant]
-        count = f"{len(self.irrelevant)} conditions were changed without effect. "
-        text = count * bool(self.irrelevant) + self._rest
-        return [claim(text, self, *checks)] if text else []
+        count = f"{len(self.irrelevant)} conditions were changed without effect."
+        return [claim(f"{count} {self._independent}", self, *checks)] if checks else []
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object for packs and ``--json``."""

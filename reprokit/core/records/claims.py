@@ -46,6 +46,7 @@ S_co = TypeVar("S_co", bound=Subject, covariant=True)
 How = Literal[
     "fails", "passes", "failure", "output", "stack", "count", "cost", "settings", "version",
     "issue", "own code", "digest", "values", "lines", "imports", "logs", "sanitizers",
+    "inputs", "operator",
 ]  # fmt: skip
 HOW: Final[Mapping[str, str]] = {
     "fails": "run the program with these changes: it fails in the same way",
@@ -64,6 +65,8 @@ HOW: Final[Mapping[str, str]] = {
     "lines": "the file has this many lines",
     "imports": "the program imports these libraries, and no others but torch",
     "logs": "the logs of the captured run in the pack show it",
+    "inputs": "with other values of this input, the repro passes",
+    "operator": "a graph of torch's trace has this operator",
     "sanitizers": "g++ -g1 -fsanitize=address,undefined builds the kernels: the report says it",
 }
 """How a claim is checked without the code that made it, for people."""

@@ -129,7 +129,7 @@ class Observation:
     """
     graphs: tuple[GraphRecord, ...] = ()
     steps: dict[str, int] = field(default_factory=dict)
-    """The number of lines traced (``line``) and of nodes lowered (``node``)."""
+    """How many lines were traced (``line``) and nodes lowered (``node``) at their last record."""
     recompiled: tuple[RecompiledFunction, ...] = ()
     """Functions that were compiled again, the worst first."""
     breaks: tuple[GraphBreak, ...] = ()

@@ -216,11 +216,16 @@ def _severity(recompiled: RecompiledFunction) -> tuple[bool, int]:
     return not recompiled.limit, -recompiled.count
 
 
+LIMIT_REASON = "Dynamo recompile limit exceeded"
+
+
 def graph_breaks(events: Sequence[GraphBreakFound]) -> tuple[GraphBreak, ...]:
     """Group ``graph_break`` events by reason and position, in the order of their first event.
 
-    Of several processes with the same break, only the first counts.
+    Of several processes with the same break, only the first counts. A recompile limit is none,
+    though Dynamo raises it as one: its graphs are whole.
     """
+    events = [event for event in events if event.reason != LIMIT_REASON]
     breaks: dict[tuple[str, str], GraphBreak] = {}
     first = {(e.reason, e.where): e.pid for e in reversed(events)}
     for event in events:

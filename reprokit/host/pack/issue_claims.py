@@ -107,6 +107,18 @@ def without_compile(proof: Proof | None, seen: Observation) -> list[Claim[Any]]:
     return []
 
 
+def depends_on(texts: Sequence[str], proof: Proof | None) -> list[Claim[PackedProgram]]:
+    """Return on which values the failure of the repro depends."""
+    rows: list[Claim[PackedProgram]] = []
+    if proof is None:
+        return rows
+    for text in texts:
+        name = re.search(r"input `([^`]+)`", text)
+        checks = [Check("inputs", {"input": name[1]})] if name else []
+        rows.append(claim(text, proof, *checks))
+    return rows
+
+
 def _eager(seen: Observation) -> str:
     if seen.eager == "passes" and seen.eager_detail:
         return seen.eager_detail
@@ -269,6 +281,8 @@ def _at_work(verdict: Verdict, name: str, value: str) -> Claim[UsersRun]:
     checks = [Check("own code", {"place": value})] if name == "line" else []
     if name == "direction":
         checks.append(Check("stack", {"direction": value}))
+    elif name == "op":
+        checks.append(Check("operator", {"operator": value}))
     elif name == "graph":
         checks.append(Check("count", {"graph": value}))
     elif name != "line":
@@ -318,6 +332,10 @@ _ROWS: Sequence[tuple[How, str]] = (
     ("sanitizers", r"AddressSanitizer: (?P<error>[\w-]+)"),
     ("sanitizers", r"generated C\+\+: (?P<code>.*)"),
     ("own code", r"operator \S+, called at (?P<place>.*)"),
+    (
+        "operator",
+        r"the first graph that departs .* operator in it is `?(?P<operator>[^`, ]+)",
+    ),
     ("logs", r"so far "),
 )
 """The forms of evidence, and how each is checked."""

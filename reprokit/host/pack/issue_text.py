@@ -201,7 +201,7 @@ def _summary(facts: IssueFacts) -> list[Claim[Any]]:
     proof = facts.program.proof if isinstance(facts.program, Repro) else None
     rows: list[Claim[Any]] = [issue_claims.what_fails(facts.verdict, facts.seen)]
     rows += issue_claims.without_compile(proof, facts.seen)
-    rows += [claim(text, proof) for text in facts.depends_on if proof is not None]
+    rows += issue_claims.depends_on(facts.depends_on, proof)
     rows += facts.conditions.needs if facts.conditions else []
     return rows + issue_claims.version(facts.collect_env)
 

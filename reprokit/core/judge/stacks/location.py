@@ -132,7 +132,10 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
 
 
 def how_far(seen: Observation) -> str:
-    """Describe what was done before the end; empty if nothing is known."""
+    """Describe what was done before the end; empty if nothing is known.
+
+    Lines and nodes are journaled each half second, so their numbers are those of the last record.
+    """
     done = sum(g.is_done for g in seen.graphs if g.is_entered)
     parts = [
         f"{plural(done, 'graph')} compiled",
@@ -141,7 +144,9 @@ def how_far(seen: Observation) -> str:
     parts = parts if seen.graphs else []
     units = (("line", "traced"), ("node", "lowered"))
     parts += [
-        f"{plural(seen.steps[unit], unit)} {how}" for unit, how in units if seen.steps.get(unit)
+        f"at least {plural(seen.steps[unit], unit)} {how}"
+        for unit, how in units
+        if seen.steps.get(unit)
     ]
     return f"so far {', '.join(parts)}" if parts else ""
 
