@@ -189,7 +189,7 @@ def _check_output(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
     if check.get("signal"):
         return as_answer(done.status == -getattr(signal, check["signal"], 0))
     if check.get("is_empty"):
-        return UNCHECKED
+        return as_answer("Traceback (most recent call last)" not in done.printed)
     output = re.sub(r"\s+", " ", done.text.replace("\\n", " ").replace('\\"', '"'))
     if check.get("names"):
         names = [name.rpartition(".")[2] for name in check["names"].split(" > ")]
@@ -363,6 +363,20 @@ def _check_operator(drafted: DraftedIssue, claim: Mapping[str, Any], check: Chec
     return as_answer(re.search(rf"\b{re.escape(operator)}(_\d+)?\b", done.text) is not None)
 
 
+def _check_candidate(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    path = drafted.run_dir / "pack" / "candidate.py"
+    spec = drafted.spec_of(False)
+    if not path.exists():
+        return FALSE
+    if "source" not in check["origin"]:
+        return as_answer("def " in path.read_text())
+    if spec is None or not Path(str(spec["file"])).is_file():
+        return UNCHECKED
+    own = {row.strip() for row in Path(str(spec["file"])).read_text().splitlines()}
+    rows = [row.strip() for row in path.read_text().splitlines() if row.strip()]
+    return as_answer(2 * len([row for row in rows if row in own]) > len(rows))
+
+
 def _check_sanitizers(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     gcc = shutil.which("g++")
     if gcc is None:
@@ -432,6 +446,7 @@ CHECKS: Mapping[str, Checker] = {
     "lines": _check_lines,
     "inputs": _check_inputs,
     "operator": _check_operator,
+    "candidate": _check_candidate,
     "imports": _check_imports,
     "logs": _check_logs,
     "sanitizers": _check_sanitizers,

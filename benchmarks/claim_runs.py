@@ -45,6 +45,8 @@ class PlainRun:
     """Two dumps of py-spy, of a program that still ran."""
     cpu_s: float = 0.0
     peak_bytes: int = 0
+    printed: str = ""
+    """The output alone."""
     graphs: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Level -> the number of nodes of each graph, from torch's trace."""
 
@@ -236,7 +238,7 @@ def _read_run(
     lines = [row for row in printed.splitlines() if row.startswith(MARK)]
     found = json.loads(lines[-1].removeprefix(MARK)) if lines else {}
     text = "\n".join([printed, *logs])
-    return PlainRun(status, text, found, stacks, cpu_s, peak, _graphs_of(logs))
+    return PlainRun(status, text, found, stacks, cpu_s, peak, printed, _graphs_of(logs))
 
 
 def _wait(

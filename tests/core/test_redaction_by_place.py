@@ -32,9 +32,18 @@ PRIVATE = [
     ("HWaddr A4-BB-6D-1F-02-9C", "6D-1F"),
     ("SLURM_JOB_ACCOUNT=llm-stealthproj", "stealthproj"),
     (f"X-Amz-Signature: {AWS}", AWS),
+    ("box = Fernet('mFn16McuLp4AJ4C__lDDe5A6DDdNKL0HhuCZ6GF8zpY=')", "LDDe5A6DDdNKL0"),
+    ("jwt.encode(claims, 'ZxbK~VSbhXxvybK9zvVX', algorithm='HS256')", "VSbhXxvybK9zvVX"),
+    ('jwt.decode(token, key="KFju*ti48yTmWu9cr6Jq")', "ti48yTmWu9cr6Jq"),
+    ("hmac.new(b'piId*mBrf3u2nebAjmwb', message, 'sha256')", "mBrf3u2nebAjmwb"),
+    ("hashlib.pbkdf2_hmac('sha256', b'sJtw!24ZUDWyFFtj', b'salt', 9)", "24ZUDWyFFtj"),
+    ("ldap.simple_bind_s('cn=admin,dc=x', '2Atr!0VvxpfV6p')", "0VvxpfV6p"),
+    ("fs.azure.account.key.acme.dfs.core.windows.net=b6zKk8NkeM8coMh9OEPu", "NkeM8coMh9"),
     (f"authorized_keys: ssh-rsa AAAAB3NzaC1yc2E{'x9' * 60} x", "x9x9"),
 ]
 HARMLESS = [
+    "hmac.new(key, message, 'sha256').hexdigest()",
+    "jwt.decode(token, key, algorithms=['HS256'])",
     "/tmp/torchinductor_root/ab/cabc.py",
     "USER=root",
     "/scratch/data/imagenet",

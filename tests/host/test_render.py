@@ -102,7 +102,12 @@ def test_only_a_proved_program_is_listed_as_repro() -> None:
     candidate = proven.Candidate(
         "import secret_of_the_pack\n", "a graph", "run alone in a fresh process it passes"
     )
-    text = issue_text.make_issue(facts(program=candidate)).joined
+    issue = issue_text.make_issue(facts(program=candidate))
+    text = issue.joined
+    stated = [claim.text for claim in issue.claims]
+    assert "`candidate.py` in the pack is a graph." in stated
+    no_error = "The run wrote no error message."
+    assert (no_error in stated) == (no_error in text)
     assert (
         "There is no proven repro: run alone in a fresh process it passes. `candidate.py` in the"
         " pack is a graph." in text

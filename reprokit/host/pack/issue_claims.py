@@ -188,7 +188,8 @@ def about_program(program: Repro | Candidate, is_simulated: bool) -> Claim[Packe
 def about_candidate(program: Candidate) -> list[Claim[PackedProgram]]:
     """Return what the unproved program of the pack is; empty without one."""
     text = f"`{run_names.CANDIDATE_FILE}` in the pack is {program.about}."
-    return [claim(text, Unproved(program))] if program.text else []
+    check = Check("candidate", {"origin": program.about})
+    return [claim(text, Unproved(program), check)] if program.text else []
 
 
 def banner(decision: Decision, verdict: Verdict) -> list[Claim[Any]]:

@@ -156,13 +156,15 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     traceback = _traceback(facts, limits.frames)
     log = [] if traceback else seen.stderr_tail.strip().splitlines()[-limits.log_lines :]
     log = log if limits.log_lines else []
+    answers = issue_claims.long_answers(seen) if limits.log_lines else []
+    no_error = issue_claims.no_error(seen)
     error_logs = _fill(
         "issue/error_logs.md.j2",
         traceback=cut_text(traceback, limits.log_chars // 2),
         stack=cut_text(stack, limits.log_chars // 2),
         stack_about=claim(stack_about, seen),
-        answers=issue_claims.long_answers(seen) if limits.log_lines else [],
-        no_error=issue_claims.no_error(seen),
+        answers=answers,
+        no_error=no_error,
         stderr=cut_text("\n".join(log), limits.log_chars // 2),
         log_lines=limits.log_lines,
         traces=facts.traces,
@@ -192,7 +194,10 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     if decision.action == NEW_ISSUE:
         decision = dataclasses.replace(decision, url=issue_form_url(written, repository))
     about = issue_claims.about_program(facts.program, is_simulated)
-    claims = (title, *banner, *summary, about, *ablation, *details, *settings)
+    candidate = [] if has_repro else issue_claims.about_candidate(facts.program)
+    logs = [row.question for row in answers]
+    logs += [no_error] * (not traceback and not stack and not log and not answers)
+    claims = (title, *banner, *summary, about, *candidate, *ablation, *logs, *details, *settings)
     return IssueText(written, describe, error_logs, versions, joined, decision, claims)
 
 
