@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import platform
 import re
 import signal
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from .claim_checks import (
     main_threads,
 )
 from .claim_runs import HANGS, DraftedIssue
+from .harness import ROOT
 
 FILES_OF_PHASE: Mapping[str, str] = {
     "dynamo-trace": r"torch/_dynamo/",
@@ -176,8 +178,12 @@ def _check_versions(drafted: DraftedIssue, claim: Mapping[str, Any], check: Chec
             known[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    told = dict(re.findall(r"(torch|triton) ([^,\s]+)", check["versions"]))
-    return as_answer(bool(told) and all(told[name] == known.get(name) for name in told))
+    told = dict(re.findall(r"(torch|triton|Python) ([^,\s]+)", check["versions"]))
+    known["Python"] = platform.python_version()
+    system = re.search(r"system ([^,]+)", check["versions"])
+    release = Path("/etc/os-release")
+    is_system = not system or (release.exists() and system[1] in release.read_text())
+    return as_answer(is_system and all(told[name] == known.get(name) for name in told))
 
 
 def _check_signature(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -198,11 +204,16 @@ def _check_responsible(drafted: DraftedIssue, claim: Mapping[str, Any], check: C
     return UNCHECKED
 
 
+def _files_named(drafted: DraftedIssue, name: str) -> list[Path]:
+    """Return the files with this path, whose first folders may be left out."""
+    tail = name.rpartition(".../")[2]
+    found = [p for p in drafted.folder.rglob(Path(tail).name) if str(p).endswith(f"/{tail}")]
+    return [*found, *(path for path in (ROOT / tail,) if path.is_file())]
+
+
 def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     file, _, line = check["place"].rpartition(":")
-    tail = file.rpartition(".../")[2]
-    found = [p for p in drafted.folder.rglob(Path(tail).name) if str(p).endswith(f"/{tail}")]
-    found += [Path(tail)] * Path(tail).is_absolute()
+    found = _files_named(drafted, file)
     for path in found:
         rows = path.read_text(errors="replace").splitlines()
         if not 0 < int(line) <= len(rows):
@@ -219,9 +230,8 @@ def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
 
 
 def _check_function(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    file = check["file"].rpartition(".../")[2]
     name = check["function"].rpartition(".")[2]
-    found = [p for p in drafted.folder.rglob(Path(file).name) if str(p).endswith(f"/{file}")]
+    found = _files_named(drafted, check["file"])
     if not found:
         return UNCHECKED
     texts = (path.read_text(errors="replace") for path in found)

@@ -264,6 +264,8 @@ class _Statements:
         return statement(words, *(places or self._words(words.partition("Because ")[2])))
 
     def _about(self, words: str) -> list[Statement]:
+        if words.startswith("Not proved: "):
+            return [check("no repro"), check("candidate", origin=words.partition(" It is ")[2])]
         match = re.match(r"(\d+) lines?\b.*?; the same failure in (\d+) of (\d+) fresh runs", words)
         if match is None:
             return self._words(words)

@@ -108,3 +108,13 @@ def test_a_short_text_is_not_cut(text: str, max_chars: int) -> None:
             mark = next(m for m in cuts.MARK.finditer(shortened))
             kept = shortened[: mark.start()] if is_head else shortened[mark.end() + 1 :]
             assert text.startswith(kept.removesuffix(" ")) if is_head else text.endswith(kept)
+
+
+@pytest.mark.parametrize("most", range(40, 75))
+def test_a_text_that_is_cut_twice_has_one_whole_mark(most: int) -> None:
+    """The mark counts what both cuts left out, and no half of the first mark is left."""
+    text = "to find the operation that failed to compute its gradient, with anomaly detection on"
+    twice = cuts.cut_head(cuts.cut_head(text, 60), most)
+    assert len(cuts.MARK.findall(twice)) == 1 and twice.count("<<") == 1
+    head, _, rest = twice.partition(" <<cut ")
+    assert text.startswith(head) and int(rest.split()[0]) == len(text) - len(head)

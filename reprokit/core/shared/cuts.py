@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-MARK = re.compile(r"<<cut \d+ (?:bytes|characters)>>")
+MARK = re.compile(r" ?<<cut (\d+) (?:bytes|characters)>>")
 """The mark of missing text. On its own line, it means that whole lines are missing."""
 _SEARCH_DIVISOR = 4
 """A cut drops at most a quarter of the allowed length to end at a line or at white space."""
@@ -20,7 +20,11 @@ def cut_head(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     end, is_line = _end(text, max_chars)
-    return f"{text[:end]}{'' if is_line else ' '}{cut_mark(len(text) - end)}"
+    # a text that was cut before loses its whole mark, and the new mark counts what that one did
+    marks = [m for m in MARK.finditer(text) if m.end() > end]
+    end, is_line = next(((m.start(), False) for m in marks if m.start() < end), (end, is_line))
+    count = len(MARK.sub("", text[end:])) + sum(int(m[1]) for m in marks)
+    return f"{text[:end]}{'' if is_line else ' '}{cut_mark(count)}"
 
 
 def cut_tail(text: str, max_chars: int) -> str:

@@ -194,7 +194,8 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     if decision.action == NEW_ISSUE:
         decision = dataclasses.replace(decision, url=issue_form_url(written, repository))
     about = issue_claims.about_program(facts.program, is_simulated)
-    candidate = [] if has_repro else issue_claims.about_candidate(facts.program)
+    unproved = facts.program if isinstance(facts.program, Candidate) else None
+    candidate = issue_claims.about_candidate(unproved) if unproved else []
     logs = [row.question for row in answers]
     logs += [no_error] * (not traceback and not stack and not log and not answers)
     claims = (title, *banner, *summary, about, *candidate, *ablation, *logs, *details, *settings)
