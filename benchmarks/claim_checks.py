@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from .claim_runs import HANGS, DraftedIssue, PlainRun
+from .harness import ROOT
+from .printed_claims import ways_of
 
 COMPARED = ("wrong-result", "nondeterministic")
 """The kinds that do not end a program: compiled results are compared with those of eager."""
@@ -73,13 +75,13 @@ def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = Fa
         return done.status is None
     if kind == "crash":
         return done.status is not None and done.status < 0
-    if kind in SHOWN_IN_LOG and not is_repro:
+    if kind in SHOWN_IN_LOG and not is_repro and done.status == 0:
         return SHOWN_IN_LOG[kind] in done.text
     if kind in COMPARED and done.status == 0:
         if is_repro:
             return False  # a repro asserts its results
-        if not done.found.get("calls") or "gradient of" in verdict["reason"]:
-            return None  # a child process compiled it, or only the backward is wrong
+        if not done.found.get("calls"):
+            return None  # a child process compiled it
         return bool(done.found.get("differences"))
     if kind == "unknown" and cause == "exit":
         return not done.found  # it ended the process before its end
@@ -106,6 +108,9 @@ CHANGES = (
 
 def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     is_repro = claim["about"] == "the program of the pack"
+    if check.get("with") and not check.get("replaces"):
+        # what the way changes comes from the documentation of torch where the name says it
+        check = {**check, **next(iter(ways_of(check["with"], ())), {}), "how": check["how"]}
     changes = {k: check[k] for k in CHANGES if k in check}
     changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
     variables: Mapping[str, str] = {}
@@ -122,6 +127,8 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         return UNCHECKED
     if check.get("of") == "issue" and "torch." not in str(check.get("lines")):
         return UNCHECKED  # words, not code
+    if check.get("with") and not changes:
+        return UNCHECKED
     if name := check.get("condition"):
         if name not in CONDITIONS:
             return UNCHECKED
@@ -161,6 +168,15 @@ def _check_passes(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
     return {TRUE: FALSE, FALSE: TRUE}.get(answer, UNCHECKED)
 
 
+FILES_OF_MODULE = {
+    "dynamo": "torch/_dynamo/",
+    "aot": "torch/_functorch/",
+    "inductor": "torch/_inductor/",
+    "export": "torch/_?export/",
+}
+"""Module in a title -> what the traceback of an exception in it has."""
+
+
 def _check_failure(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     compares = check["kind"] in COMPARED
     done = drafted.run(compares=compares)
@@ -170,6 +186,9 @@ def _check_failure(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check
         is_same = done.status == -getattr(signal, cause, 0)
     elif is_same and done is not None and check["kind"] in ("exception", "error-in-eager"):
         is_same = cause in done.text
+        module = FILES_OF_MODULE.get(claim["text"].partition("]")[0].removeprefix("["))
+        if is_same and module and "Traceback (most recent call last)" in done.printed:
+            is_same = re.search(module, done.printed) is not None
     return as_answer(is_same)
 
 
@@ -246,7 +265,11 @@ def _check_count(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         match = re.match(r"(Dynamo|ATen) graph .*with (\d+) nodes", graph)
         nodes = done.graphs[match[1].lower()] if match else []
         return as_answer(int(match[2]) in nodes if match else None)
-    if done.found and check.get("breaks", done.found["breaks"]) != done.found["breaks"]:
+    if (
+        done.status == 0
+        and done.found
+        and check.get("breaks", done.found["breaks"]) != done.found["breaks"]
+    ):
         return FALSE
     if check.get("recompiles") not in (None, done.text.count("] Recompiling function ")):
         return FALSE
@@ -429,6 +452,32 @@ def _check_inputs(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
     return as_answer(done.status == 0)
 
 
+def files_named(drafted: DraftedIssue, name: str) -> list[Path]:
+    """Return the files with this path, whose first folders may be left out."""
+    tail = name.rpartition(".../")[2]
+    found = [p for p in drafted.folder.rglob(Path(tail).name) if str(p).endswith(f"/{tail}")]
+    others = (ROOT / tail, Path(tail))  # a sample, or a whole path
+    return [*found, *(path for path in others if path.is_file())]
+
+
+def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    file, _, line = check["place"].rpartition(":")
+    found = files_named(drafted, file)
+    for path in found:
+        rows = path.read_text(errors="replace").splitlines()
+        if not 0 < int(line) <= len(rows):
+            continue
+        code = (check["code"] or "").strip()
+        text = rows[int(line) - 1].strip()
+        is_text = text.startswith(code.removesuffix("...").strip()) if code else True
+        name = (check["function"] or "").rpartition(".")[2].strip("<>")
+        above = "\n".join(rows[: int(line)])
+        is_there = not name or name in ("module", "lambda", "locals") or name in above
+        if is_text and is_there and "site-packages" not in str(path):
+            return TRUE
+    return FALSE if found else UNCHECKED
+
+
 CHECKS: Mapping[str, Checker] = {
     "fails": check_fails,
     "passes": _check_passes,
@@ -447,6 +496,7 @@ CHECKS: Mapping[str, Checker] = {
     "inputs": _check_inputs,
     "operator": _check_operator,
     "candidate": _check_candidate,
+    "source": _check_source,
     "imports": _check_imports,
     "logs": _check_logs,
     "sanitizers": _check_sanitizers,

@@ -23,7 +23,7 @@ from reprokit.core.triage.known_failures import KnownFailure
 
 RUN_LIMIT_S = 150.0
 HANG_S = 25.0
-"""How long a program runs that hangs, before its stacks are read."""
+"""How long a program runs that hangs, before its stacks are read, on a machine that is not busy."""
 NOT_INHERITED = ("TORCH", "REPROKIT", "BUG", "PYTHONPATH")
 PLAIN = Path(__file__).with_name("plain_program.py")
 MARK = "plain-program: "
@@ -211,7 +211,9 @@ def _run(
                 words, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
                 start_new_session=True,
             )  # fmt: skip
-            status, usage, stacks = _wait(child, HANG_S if hangs else RUN_LIMIT_S)
+            busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+            limit_s = min(HANG_S * busy, RUN_LIMIT_S) if hangs else RUN_LIMIT_S * busy
+            status, usage, stacks = _wait(child, limit_s)
         peak = usage.ru_maxrss * 1024 if usage else 0
         cpu_s = usage.ru_utime + usage.ru_stime if usage else 0.0
         return _read_run(status, out, trace, stacks, cpu_s, peak)

@@ -31,6 +31,7 @@ import torch
 
 MARK = "plain-program: "
 COMPILE: Any = torch.compile
+spec_is_training = False
 found: dict[str, Any] = {"differences": [], "calls": 0}
 
 
@@ -140,7 +141,29 @@ def run_both(function: Any, compiled: Any, words: Any, options: Any) -> Any:
     with torch.no_grad():
         if differs := difference((eager, inputs), (result, (words, options))):
             found["differences"].append(differs)
+    if spec_is_training:
+        grads = [
+            gradients(outputs, called, given)
+            for outputs, called, given in (
+                (eager, eager_function, inputs),
+                (result, function, (words, options)),
+            )
+        ]
+        if differs := difference(*grads):
+            found["differences"].append(f"gradient of {differs}")
     return result
+
+
+def gradients(outputs: object, called: Any, given: Any) -> list[torch.Tensor]:
+    """Return the gradients of inputs and parameters; the graph stays for the program."""
+    losses = [t.float().sum() for t in tensors_of(outputs) if t.requires_grad]
+    leaves = [t for t in tensors_of(given) if t.requires_grad]
+    leaves += [*called.parameters()] if isinstance(called, torch.nn.Module) else []
+    if not losses or not leaves:
+        return []
+    total = torch.stack(losses).sum()
+    grads = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+    return [g if g is not None else torch.zeros(()) for g in grads]
 
 
 class Compiled:
@@ -171,7 +194,9 @@ def run_factory(spec: dict[str, Any], changes: dict[str, Any]) -> None:
     made = made if isinstance(made, dict) else {"model": made[0], "calls": [_call_of(made)]}
     options = {**made.get("compile", {}), **spec.get("options", {}), **changes.get("compile", {})}
     model = made["model"]
+    global spec_is_training
     is_training = made.get("train", False) or spec.get("train", False)
+    spec_is_training = bool(is_training and spec.get("compares"))
     compiled = model if changes.get("without_compile") else COMPILE(model, **options)
     for words, named in made.get("calls", [((), {})]):
         result = run_both(model, compiled, words, named)

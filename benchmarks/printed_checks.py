@@ -25,12 +25,12 @@ from .claim_checks import (
     as_answer,
     check_fails,
     check_own_code,
+    files_named,
     fixed_words,
     is_failure,
     main_threads,
 )
 from .claim_runs import HANGS, DraftedIssue
-from .harness import ROOT
 
 FILES_OF_PHASE: Mapping[str, str] = {
     "dynamo-trace": r"torch/_dynamo/",
@@ -70,6 +70,8 @@ def _check_kind(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         return as_answer(not verdict["phase"])
     if phase in PARTS:
         return _part(drafted, claim, phase)
+    if phase == "guards" and verdict["kind"].startswith("recompile"):
+        return as_answer("Recompiling function " in done.text)
     pattern = FILES_OF_PHASE.get(phase)
     if pattern is None or verdict["kind"] not in ("exception", *HANGS):
         return TRUE if kind is not None else UNCHECKED
@@ -204,34 +206,9 @@ def _check_responsible(drafted: DraftedIssue, claim: Mapping[str, Any], check: C
     return UNCHECKED
 
 
-def _files_named(drafted: DraftedIssue, name: str) -> list[Path]:
-    """Return the files with this path, whose first folders may be left out."""
-    tail = name.rpartition(".../")[2]
-    found = [p for p in drafted.folder.rglob(Path(tail).name) if str(p).endswith(f"/{tail}")]
-    return [*found, *(path for path in (ROOT / tail,) if path.is_file())]
-
-
-def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    file, _, line = check["place"].rpartition(":")
-    found = _files_named(drafted, file)
-    for path in found:
-        rows = path.read_text(errors="replace").splitlines()
-        if not 0 < int(line) <= len(rows):
-            continue
-        code = (check["code"] or "").strip()
-        text = rows[int(line) - 1].strip()
-        is_text = text.startswith(code.removesuffix("...").strip()) if code else True
-        name = (check["function"] or "").rpartition(".")[2].strip("<>")
-        above = "\n".join(rows[: int(line)])
-        is_there = not name or name in ("module", "lambda", "locals") or name in above
-        if is_text and is_there and "site-packages" not in str(path):
-            return TRUE
-    return FALSE if found else UNCHECKED
-
-
 def _check_function(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     name = check["function"].rpartition(".")[2]
-    found = _files_named(drafted, check["file"])
+    found = files_named(drafted, check["file"])
     if not found:
         return UNCHECKED
     texts = (path.read_text(errors="replace") for path in found)
@@ -266,7 +243,6 @@ PRINTED_CHECKS: Mapping[str, Checker] = {
     "versions": _check_versions,
     "signature": _check_signature,
     "responsible": _check_responsible,
-    "source": _check_source,
     "function": _check_function,
     "without": _check_without,
     "cause in words": _check_cause_in_words,

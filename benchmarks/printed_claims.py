@@ -261,7 +261,8 @@ class _Statements:
                 words, check("passes", without_compile=True), check("known", issues=[])
             )
         places = [check("own code", place=place) for place in _OWN.findall(words)[:1]]
-        return statement(words, *(places or self._words(words.partition("Because ")[2])))
+        why = self._words(words.partition("Because ")[2])
+        return statement(words, *(places or why or [check("cause", cause="")]))
 
     def _about(self, words: str) -> list[Statement]:
         if words.startswith("Not proved: "):
@@ -286,7 +287,9 @@ class _Statements:
         if term == "signature":
             return statement(text, check("signature", words=words))
         if term == "responsible":
-            return statement(text, check("responsible", party=words))
+            is_known = words != "unknown"
+            checks = [check("responsible", party=words)] * is_known
+            return statement(text, *checks, is_structure=not is_known)
         if term in ("command", "date"):
             return statement(text, is_structure=True)
         return statement(text, *self._words(f"{term} at work: {words}"))

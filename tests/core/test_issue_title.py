@@ -72,6 +72,13 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             "def f(x):\n    return x * 2\nmodel = torch.func.jacfwd(f)\n",
             "[inductor] SIGSEGV while running compiled code (jacfwd, mul)",
         ),
+        (  # the backend is the program's, so Inductor was not called
+            "exception: backend | KeyError: 'buf#' @ <user>:train.picky",
+            "backend",
+            Observation(own_backend="train.py:7"),
+            SOFTMAX,
+            "[torch.compile] KeyError: 'buf...' (indexed assignment, softmax)",
+        ),
         (
             "exception: codegen | ValueError: " + "long words " * 30 + "@ <user>:f",
             "codegen",

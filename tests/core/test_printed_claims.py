@@ -42,7 +42,8 @@ def f(x):
 <tr><th>backend="aot_eager"</th><td>passes</td><td>0.4</td></tr></tbody></table></section></main>
 """
 REPRO = "import torch\n# a comment\n\ndef f(x):\n    return x\n"
-FAILED = PlainRun(1, "torch/_dynamo/x.py\nKeyError: 'buf1'", {}, graphs={"dynamo": [3]})
+OUTPUT = "Traceback (most recent call last):\ntorch/_dynamo/x.py\nKeyError: 'buf1'"
+FAILED = PlainRun(1, OUTPUT, {}, printed=OUTPUT, graphs={"dynamo": [3]})
 PASSED = PlainRun(0, "", {})
 
 
@@ -166,6 +167,8 @@ def test_a_planted_statement_of_an_issue_is_found(drafted: Canned) -> None:
         ("lines", "There is no proven repro.", {"lines": 0}, FALSE),
         ("passes", "", {"how": "passes", "with": "no torch.compile"}, TRUE),
         ("passes", "", {"how": "passes", "compile": {"backend": "inductor"}}, FALSE),
+        ("failure", "[dynamo] KeyError: 'buf1'", {"kind": "exception", "cause": "KeyError"}, TRUE),
+        ("failure", "[inductor] KeyError", {"kind": "exception", "cause": "KeyError"}, FALSE),
         # the run did not reach the pass that it leaves out
         ("passes", "", {"how": "passes", "without_application": ["pass", "p"]}, UNCHECKED),
     ):

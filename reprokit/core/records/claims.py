@@ -46,7 +46,7 @@ S_co = TypeVar("S_co", bound=Subject, covariant=True)
 How = Literal[
     "fails", "passes", "failure", "output", "stack", "count", "cost", "settings", "version",
     "issue", "own code", "digest", "values", "lines", "imports", "logs", "sanitizers",
-    "inputs", "operator", "candidate",
+    "inputs", "operator", "candidate", "source",
 ]  # fmt: skip
 HOW: Final[Mapping[str, str]] = {
     "fails": "run the program with these changes: it fails in the same way",
@@ -68,6 +68,7 @@ HOW: Final[Mapping[str, str]] = {
     "inputs": "with other values of this input, the repro passes",
     "operator": "a graph of torch's trace has this operator",
     "candidate": "the program of the pack is made of the lines of the user's",
+    "source": "the line of the user's file has this text, in this function",
     "sanitizers": "g++ -g1 -fsanitize=address,undefined builds the kernels: the report says it",
 }
 """How a claim is checked without the code that made it, for people."""

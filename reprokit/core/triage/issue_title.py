@@ -156,6 +156,8 @@ def _modules(verdict: Verdict, identity: Identity, seen: Observation) -> list[st
     part = _PARTS.get(seen.first_rung, "")
     phase = verdict.phase or ""
     name = next((module for module, phases in _MODULES.items() if phase in phases), "")
+    if phase == "backend" and seen.own_backend:  # it is not Inductor that was called
+        name = ""
     if seen.kernel or name in ("triton", "distributed"):
         return [name or "triton"]
     names = [part or name or "torch.compile"]

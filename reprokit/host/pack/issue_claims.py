@@ -337,6 +337,7 @@ _ROWS: Sequence[tuple[How, str]] = (
         "operator",
         r"the first graph that departs .* operator in it is `?(?P<operator>[^`, ]+)",
     ),
+    ("source", r"(?P<place>\S+\.py:\d+) in (?P<function>[\w.<>]+): (?P<code>.*)"),
     ("logs", r"so far "),
 )
 """The forms of evidence, and how each is checked."""
