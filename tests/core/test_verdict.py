@@ -160,6 +160,28 @@ def test_kind_and_phase(seen: Observation, kind: str, phase: str | None) -> None
     assert verdict.reason.endswith(".") and "\n" not in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("cpu_s", "wanted_s", "kind"),
+    [
+        (13, 110, "unknown"),
+        (90, 110, "slow-compile"),
+        (13, 14, "slow-compile"),
+        (13, 0, "slow-compile"),
+    ],
+)
+def test_a_compile_without_a_cpu_is_not_called_slow(
+    cpu_s: float, wanted_s: float, kind: str
+) -> None:
+    """On a busy machine the deadline says nothing about the compiler, and nothing is to be filed."""
+    moving = dumps(leaf("a"), leaf("b"))
+    seen = Observation(
+        **DEADLINE, quiet_s=2, dumps=moving, seconds=120, cpu_s=cpu_s, wanted_cpu_s=wanted_s
+    )
+    verdict = judge_run(seen)
+    assert verdict.kind == kind
+    assert ("13 of the 110 CPU-seconds that it wanted" in verdict.reason) == (kind == "unknown")
+
+
 def test_a_library_that_spins_below_the_compiler_is_not_progress() -> None:
     """Only a change of compiler frames counts as a moving stack."""
     spin = [

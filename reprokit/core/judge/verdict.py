@@ -30,6 +30,8 @@ from reprokit.core.records.process_state import UNMET_WORDS, describe_exit, unme
 from reprokit.core.shared import cuts
 
 MAX_LINE_CHARS = 200
+LEAST_CPUS = 0.5
+"""A compile that had less than this many CPUs, though it wanted them, is not called slow."""
 
 
 def judge_run(seen: Observation) -> Verdict:
@@ -195,6 +197,13 @@ def _deadline(seen: Observation) -> Verdict | None:
         and location.has_moved(recent_dumps.only_recent(seen), phase)
     )
     if not seen.is_stalled and is_fresh:
+        if is_inside and _lacked_cpus(seen):
+            why = (
+                f"{limit} was reached while the compiler was still advancing, and the target ran"
+                f" for {seen.cpu_s:.0f} of the {seen.wanted_cpu_s:.0f} CPU-seconds that it wanted,"
+                " because the CPUs were busy; increase --timeout"
+            )
+            return verdict_of("unknown", "deadline", why)
         if is_inside:
             why = f"{limit} was reached while the compiler was still advancing, {doing}" + (
                 f"; {far}" if far else ""
@@ -224,6 +233,13 @@ def _deadline(seen: Observation) -> Verdict | None:
             return verdict_of("unknown", "idle" if stall.state == stalls.IDLE else "deadline", why)
     at = "" if seen.is_stalled else f" at {limit}"
     return verdict_of("hang", cause.name, f"{still}{at}, {doing}")
+
+
+def _lacked_cpus(seen: Observation) -> bool:
+    """Return whether a target had less than half of a CPU, and less than half of what it wanted, so
+    that its time says nothing about the compiler.
+    """
+    return seen.cpu_s < LEAST_CPUS * min(seen.seconds, seen.wanted_cpu_s)
 
 
 def _eager_fails(seen: Observation) -> Verdict | None:

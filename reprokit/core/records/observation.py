@@ -65,6 +65,8 @@ class Observation:
     """Seconds since the epoch; 0 if it is not known."""
     seconds: float = 0.0
     cpu_s: float = 0.0
+    wanted_cpu_s: float = 0.0
+    """The seconds that the sampled processes ran or waited for a CPU; 0 if they are not known."""
     peak_rss_bytes: int = 0
     quiet_s: float | None = None
     """Seconds from the last sign of progress to the end, without those in which the target waited

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -214,6 +216,7 @@ def read_observation(
         started=outcome.started,
         seconds=outcome.seconds,
         cpu_s=outcome.cpu_s,
+        wanted_cpu_s=_wanted_cpu_s(files.read_text(run_path / run_names.SAMPLES_FILE)),
         peak_rss_bytes=outcome.peak_rss_bytes,
         quiet_s=outcome.quiet_s if journals.by_pid or request.attached_pid else None,
         quiet_limit_s=request.quiet_limit_s,
@@ -380,6 +383,18 @@ def _raised(event: ExceptionRaised | CompileFailed) -> Raised:
         event.cid or "",
         tuple((row[0], row[1]) for row in nodes if len(row) == 2),
     )
+
+
+def _wanted_cpu_s(samples: str) -> float:
+    """Return the seconds that the processes of ``samples.csv`` ran or waited for a CPU, each until
+    its last sample.
+    """
+    last: dict[str, float] = {}
+    for row in csv.DictReader(io.StringIO(samples)):
+        with host_log.suppress(KeyError, TypeError, ValueError):
+            if row["pid"] != "0":  # a GPU
+                last[row["pid"]] = float(row["want_s"])
+    return round(sum(last.values()), 3)
 
 
 def _limits(journals: Journals) -> dict[str, str]:

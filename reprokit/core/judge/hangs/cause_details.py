@@ -68,11 +68,11 @@ def describe_cause(seen: Observation, name: str, facts: ThreadFacts) -> str:
         return f"waits for the GPU at {top}{gpus or '; NVML did not report whether the GPU works'}"
     if name == "native-loop" and facts.team and not facts.busy:
         return (
-            f"native threads of process {facts.process.pid} use {facts.process.want or 0:.1f}"
+            f"native threads of process {facts.process.pid} want {facts.process.want or 0:.1f}"
             f" CPUs; a Python thread waits for them at {top}"
         )
     if name in ("native-loop", "native-loop-holding-gil", "python-loop"):
-        return f"uses {share} at {top}" + (
+        return f"wants {share} at {top}" + (
             f", in native {inside[0]}" if inside and name != "python-loop" else ""
         )
     if name == "gil-blocked":
@@ -113,7 +113,7 @@ def describe_facts(facts: ThreadFacts) -> str:
     thread = facts.thread
     parts = [f"thread states {facts.states or 'unknown'}"]
     if thread.want is not None:
-        parts.append(f"uses {thread.want:.0%} of a CPU")
+        parts.append(f"wants {thread.want:.0%} of a CPU")
     if thread.syscall:
         parts.append(f"in system call {thread.syscall}")
     if thread.wchan:

@@ -174,7 +174,7 @@ def _child_cause(seen: Observation, child: ProcessState, prefix: str, waiter: st
     how = "stopped" if leaf.is_stopped else "busy" if wanted > BUSY_SHARE else "stuck"
     state = {
         "stopped": "is stopped by a signal",
-        "busy": f"uses {wanted:.0%} of a CPU",
+        "busy": f"wants {wanted:.0%} of a CPU",
         "stuck": "does nothing",
     }
     main = next((t for t in leaf.threads if t.tid == leaf.pid), ThreadState(leaf.pid))
@@ -224,7 +224,7 @@ def _follow_worker(seen: Observation, facts: ThreadFacts, visited: set[int]) -> 
         if has_job or is_busy:
             at = stack_place(stack)
             how = "busy" if is_busy else "stuck"
-            state = "uses a whole CPU" if is_busy else "has a job and does nothing"
+            state = "wants a whole CPU" if is_busy else "has a job and does nothing"
             return Cause(f"compile-worker-{how}", f"worker {worker.pid} {state} at {at}", (), path)
     if any(_IS_POOL.fullmatch(f.file) for f in facts.frames[:8]):
         return Cause(
