@@ -110,7 +110,10 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     is_repro = claim["about"] == "the program of the pack"
     if check.get("with") and not check.get("replaces"):
         # what the way changes comes from the documentation of torch where the name says it
-        check = {**check, **next(iter(ways_of(check["with"], ())), {}), "how": check["how"]}
+        known = next(iter(ways_of(check["with"], ())), None)
+        check = {**check, **(known or {}), "how": check["how"]}
+        if known is None and not set(check) & set(CHANGES):
+            return UNCHECKED
     changes = {k: check[k] for k in CHANGES if k in check}
     changes.update({"compile": {"backend": check["backend"]}} if check.get("backend") else {})
     variables: Mapping[str, str] = {}
@@ -127,8 +130,6 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         return UNCHECKED
     if check.get("of") == "issue" and "torch." not in str(check.get("lines")):
         return UNCHECKED  # words, not code
-    if check.get("with") and not changes:
-        return UNCHECKED
     if name := check.get("condition"):
         if name not in CONDITIONS:
             return UNCHECKED

@@ -24,6 +24,8 @@ QUOTED = (("why", "li"), ("answers", "li"), ("waits", "li"), ("ablation", "p"))
 CONFIG = re.compile(r"(torch(?:\.\w+)*\.config(?:\.\w+)+) = (.+)")
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "no torch.compile": {"without_compile": True},
+    "the program's own backend": {},
+    "without the program's own passes": {"without_passes": True},
     "dynamic=False": {"compile": {"dynamic": False}},
     "dynamic=True": {"compile": {"dynamic": True}},
     "no caches": {
