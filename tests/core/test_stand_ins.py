@@ -62,6 +62,14 @@ def test_only_the_prefix_of_a_token_stays() -> None:
     assert "hunter" not in stand_ins.make_stand_in("token", "hunter2_abcdefgh", 1)
 
 
+def test_the_stand_in_of_a_hexadecimal_key_is_one() -> None:
+    """A program that decodes its key still runs, and its text stays as it is."""
+    program = "api_key = '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b'\n"
+    second = Redactor().redacted_programs(program)[1]
+    assert len(bytes.fromhex(values_of(second)["api_key"])) == 20 and "9f86" not in second
+    assert Redactor().redact_python(second) == second
+
+
 def test_a_program_with_stand_ins_is_not_changed_again() -> None:
     """The text in the pack is the text that was run, also if a different process redacts it."""
     second = Redactor().redacted_programs(PROGRAM)[1]

@@ -14,12 +14,14 @@ from reprokit.core.redaction.rules.token_formats import FORMATS
 _STAND_IN = re.compile(
     r"192\.0\.2\.\d{1,3}"  # RFC 5737
     r"|2001:db8::[0-9a-f]{1,4}"  # RFC 3849
+    r"|[abc0-2]{16,}"  # of a hexadecimal number
     r"|02:00:00:00:00:[0-9a-f]{2}"
     r"|person\d{1,3}@example\.com|machine-\d{1,3}\.example|(?:/home/)?person\d{1,3}"
     r"|(?:[A-Za-z][A-Za-z0-9]{0,8}[-_])?(?=(?:[^xyz]*[xyz]){3})[^A-Za-z0-9]*(?:[xyz0-2][^A-Za-z0-9]*)+"
     r"|[^A-Za-z0-9]*(?=[^A-Za-z]{4})(?:8[^A-Za-z0-9]*)*(?:9[^A-Za-z0-9]*)+",
     re.IGNORECASE,
 )
+_HEXADECIMAL = re.compile(r"[0-9a-f]{16,}|[0-9A-F]{16,}")
 _PREFIXES = tuple(
     hint for row in FORMATS for hint in row.hints if len(hint) > 2 and hint.endswith(("_", "-"))
 )
@@ -59,11 +61,12 @@ def _of_same_form(secret: str, number: int) -> str:
             characters.append(("8" if eights > 0 else "9") if c.isdigit() else c)
             eights -= c.isdigit()
         return "".join(characters)
+    letters = "abc" if _HEXADECIMAL.fullmatch(secret) else "xyz"
     for c in secret[begin:]:
         if not c.isalnum():
             characters.append(c if c.isascii() else "-")
             continue
         digit, number = number % 3, number // 3
-        sign = "012"[digit] if c.isdigit() else "xyz"[digit]
+        sign = "012"[digit] if c.isdigit() else letters[digit]
         characters.append(sign.upper() if c.isupper() else sign)
     return "".join(characters)
