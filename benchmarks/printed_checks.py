@@ -110,8 +110,9 @@ def _cause(drafted: DraftedIssue, cause: str) -> str:
     if cause.startswith("SIG"):
         return as_answer(done.status == -getattr(signal, cause.split(":")[0], 0))
     if kind in ("exception", "error-in-eager", "graph-break"):
-        output = " ".join(done.text.split())
-        return as_answer(all(" ".join(piece.split()) in output for piece in fixed_words(cause)))
+        output = " ".join(done.text.replace("`", "").split())
+        pieces = fixed_words(cause.replace("`", ""))
+        return as_answer(all(" ".join(piece.split()) in output for piece in pieces))
     return TRUE
 
 

@@ -251,7 +251,8 @@ class _Statements:
 
     def _beside_head(self, words: str) -> list[Statement]:
         if words.startswith("Without torch.compile: "):
-            return self._words(words) or [check("passes", without_compile=True)]
+            how = "passes" if re.search(r"\bpass(es|ed)\b", words) else "fails"
+            return self._words(words) or [check(how, without_compile=True)]
         return self._words(words) or [check("cause in words", words=words)]
 
     def _decision(self, words: str) -> Statement:

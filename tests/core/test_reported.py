@@ -460,6 +460,15 @@ def test_what_a_machine_lacks_is_no_failure_of_the_report(what: str, words: str)
         assert given.answer == answers.CANNOT_TELL and words in given.why, given
 
 
+def test_the_missing_file_is_quoted_with_its_numbers() -> None:
+    """The signature has none, and a comment that says '#.pickle' quotes what nobody printed."""
+    what = "FileNotFoundError: [Errno #] No such file or directory: '#.pickle'"
+    reason = "The target fails: [Errno 2] No such file or directory: '0.pickle'."
+    run = CapturedRun("error-in-eager", what, "", "user", is_compared=False, reason=reason)
+    why = answers.answer_of_run(ReportedFailure("wrong-result"), run).why
+    assert why.endswith("FileNotFoundError: [Errno 2] No such file or directory: '0.pickle'")
+
+
 @pytest.mark.parametrize(
     "what",
     [

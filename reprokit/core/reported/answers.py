@@ -46,7 +46,7 @@ class CapturedRun:
     is_simulated: bool = False
     """It was compiled for a simulated GPU, where nothing runs."""
     reason: str = ""
-    """Why a run has no answer."""
+    """Of the verdict, or why a run has no answer."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,14 @@ def _is_check(run: CapturedRun) -> bool:
     return run.what.startswith("AssertionError") and _CHECKS.fullmatch(place) is not None
 
 
+def _as_printed(run: CapturedRun) -> str:
+    """Return the error with the numbers that the signature left out, where the reason has them."""
+    type_, colon, message = run.what.partition(": ")
+    numbers = re.escape(message).replace(r"\#", r"\S{1,40}?")
+    found = re.search(numbers, run.reason) if message else None
+    return f"{type_}{colon}{found.group()}" if found else run.what
+
+
 def _of_missing_error(reported: ReportedFailure, run: CapturedRun, run_like: str) -> ReportAnswer:
     """Return the answer of a run that failed, for a report that compiled code does not raise an
     error that eager raises.
@@ -127,7 +135,7 @@ def _of_missing_error(reported: ReportedFailure, run: CapturedRun, run_like: str
         return ReportAnswer(FAILS, run.title)
     error = run.what.partition(": ")[0].rpartition(".")[2]
     is_raised = run.kind == "exception" and error == reported.missing_error
-    missing = missing_requirement(run.what)
+    missing = missing_requirement(_as_printed(run))
     if missing:
         return ReportAnswer(CANNOT_TELL, missing)
     is_elsewhere = run.lacks_gpu or reported.machine != run_like
@@ -144,7 +152,7 @@ def _of_failure(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     is_own = run.kind == "error-in-eager" or is_outside or not is_upstream
     # the same words: an issue may report that its own machine lacks something
     is_quoted = agrees and (run.kind not in _WITH_MESSAGE or bool(reported.error))
-    missing = missing_requirement(run.what)
+    missing = missing_requirement(_as_printed(run))
     if missing and not is_quoted:
         return ReportAnswer(CANNOT_TELL, missing)
     if agrees or (reported.kind == "wrong-result" and is_own and _is_check(run)):

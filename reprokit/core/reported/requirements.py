@@ -19,9 +19,9 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     ),
     "it needs {name}, which this interpreter does not have": (r"ImportError: (?P<name>.+)",),
     "it needs a different version: {what}": (
-        r"requires? (?:at least )?(?:torch|PyTorch|transformers|triton|Python)\W{0,4}[<>=#]",
+        r"requires? (?:at least )?(?:torch|PyTorch|transformers|triton|Python)\W{0,4}[<>=#\d]",
         r"requires? (?:torch|PyTorch|transformers|triton|Python) version",
-        r"Python #\S* (?:is )?not (?:yet )?supported",
+        r"Python [#\d]\S* (?:is )?not (?:yet )?supported",
     ),
     "it needs a device that this machine does not have: {what}": (
         r"Found no NVIDIA driver|no NVIDIA GPU|no CUDA GPUs|No HIP GPUs|No XPU devices|\bMPS\b",
