@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import os
@@ -128,8 +129,8 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         or (check.get("of") == "issue" and not check.get("lines"))
     ):
         return UNCHECKED
-    if check.get("of") == "issue" and "torch." not in str(check.get("lines")):
-        return UNCHECKED  # words, not code
+    if check.get("of") == "issue" and not _is_code(str(check.get("lines"))):
+        return UNCHECKED  # words
     if name := check.get("condition"):
         if name not in CONDITIONS:
             return UNCHECKED
@@ -137,6 +138,13 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
             return TRUE
         changes, variables = CONDITIONS[name]
     return as_answer(_fails_with(drafted, is_repro, changes, variables))
+
+
+def _is_code(text: str) -> bool:
+    try:
+        return "torch." in text and bool(ast.parse(text))
+    except SyntaxError:
+        return False
 
 
 def _fails_with(
@@ -396,9 +404,10 @@ def _check_candidate(drafted: DraftedIssue, claim: Mapping[str, Any], check: Che
         return as_answer("def " in path.read_text())
     if spec is None or not Path(str(spec["file"])).is_file():
         return UNCHECKED
-    own = {row.strip() for row in Path(str(spec["file"])).read_text().splitlines()}
-    rows = [row.strip() for row in path.read_text().splitlines() if row.strip()]
-    return as_answer(2 * len([row for row in rows if row in own]) > len(rows))
+    own = [row.strip() for row in Path(str(spec["file"])).read_text().splitlines()]
+    rows = {row.strip() for row in path.read_text().splitlines()}
+    functions = [row for row in own if row.startswith(("def ", "class "))]
+    return as_answer(2 * len([row for row in functions if row in rows]) >= len(functions))
 
 
 def _check_sanitizers(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -470,7 +479,8 @@ def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
             continue
         code = (check["code"] or "").strip()
         text = rows[int(line) - 1].strip()
-        is_text = text.startswith(code.removesuffix("...").strip()) if code else True
+        shown = re.split(r"<[\w-]+>", code.removesuffix("...").strip())
+        is_text = re.match(".*".join(map(re.escape, shown)), text) is not None
         name = (check["function"] or "").rpartition(".")[2].strip("<>")
         above = "\n".join(rows[: int(line)])
         is_there = not name or name in ("module", "lambda", "locals") or name in above

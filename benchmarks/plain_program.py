@@ -134,6 +134,7 @@ def run_both(function: Any, compiled: Any, words: Any, options: Any) -> Any:
         state = torch.get_rng_state()
         with torch.compiler.set_stance("force_eager"):
             eager = eager_function(*inputs[0], **inputs[1])
+            grads = gradients(eager, eager_function, inputs) if spec_is_training else []
         torch.set_rng_state(state)
     except Exception:
         return compiled(*words, **options)
@@ -142,14 +143,8 @@ def run_both(function: Any, compiled: Any, words: Any, options: Any) -> Any:
         if differs := difference((eager, inputs), (result, (words, options))):
             found["differences"].append(differs)
     if spec_is_training:
-        grads = [
-            gradients(outputs, called, given)
-            for outputs, called, given in (
-                (eager, eager_function, inputs),
-                (result, function, (words, options)),
-            )
-        ]
-        if differs := difference(*grads):
+        compiled_grads = gradients(result, function, (words, options))
+        if differs := difference(grads, compiled_grads):
             found["differences"].append(f"gradient of {differs}")
     return result
 

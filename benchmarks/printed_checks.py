@@ -97,7 +97,8 @@ def _check_heading(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check
 
 
 def _check_cause(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
-    return _cause(drafted, check["cause"])
+    cause, _, detail = check["cause"].partition(": ")
+    return next((a for part in (cause, detail) if (a := _cause(drafted, part)) != TRUE), TRUE)
 
 
 def _cause(drafted: DraftedIssue, cause: str) -> str:
