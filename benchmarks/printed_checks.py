@@ -24,13 +24,12 @@ from .claim_checks import (
     Checker,
     as_answer,
     check_fails,
-    check_own_code,
-    files_named,
     fixed_words,
     is_failure,
     main_threads,
 )
 from .claim_runs import HANGS, DraftedIssue
+from .record_checks import check_own_code, files_named
 
 FILES_OF_PHASE: Mapping[str, str] = {
     "dynamo-trace": r"torch/_dynamo/",

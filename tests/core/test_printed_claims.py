@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.claim_checks import CHECKS, FALSE, TRUE, UNCHECKED
+from benchmarks.claim_checks import FALSE, TRUE, UNCHECKED
 from benchmarks.claim_runs import DraftedIssue, PlainRun
 from benchmarks.printed_checks import PRINTED_CHECKS
 from benchmarks.printed_claims import Statement, read_statements, statement
+from benchmarks.record_checks import CHECKS
 from reprokit.core.records.claims import HOW
 
 TERMINAL = """\

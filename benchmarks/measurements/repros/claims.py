@@ -26,12 +26,13 @@ from pathlib import Path
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
-from ...claim_checks import CHECKS, FALSE, TRUE, UNCHECKED
+from ...claim_checks import FALSE, TRUE, UNCHECKED
 from ...claim_runs import DraftedIssue, ForkServer
 from ...harness import REPROKIT, quiet_environ, run_child, show_progress
 from ...measurement import Measurement, add_only_option
 from ...printed_checks import PRINTED_CHECKS
 from ...printed_claims import Statement, read_statements
+from ...record_checks import CHECKS
 from ...results import Column, Row
 
 COLUMNS = (
