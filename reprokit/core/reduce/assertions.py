@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from reprokit.core.reduce import ast_edits
+from reprokit.core.reduce import ast_edits, main_part
 from reprokit.core.shared.result_comparison import OF_STATE, Difference
 
 _SAME_RANDOM = """import torch._inductor.config
@@ -45,12 +45,8 @@ def with_check(
     made = calls[0]
     options = [ast.unparse(a) for a in made.args[1:]] + [ast.unparse(k) for k in made.keywords]
     made.func, made.args, made.keywords = ast.Name("compile", ast.Load()), made.args[:1], []
-    defined = [n for n in tree.body if _stays(n)]
-    read = set[str]().union(*map(_free, defined))
-    # what a later definition may read when it is executed is assigned once, before the runs
-    last = max((i for i, n in enumerate(tree.body) if _is_executed(n)), default=-1)
-    head = [n for i, n in enumerate(tree.body) if _stays(n) or (i < last and _gives(n) & read)]
-    main = [n for n in tree.body if n not in head]
+    parts = main_part.split_program(tree)
+    head, main = parts.head, parts.main
     _rename_hiding(main, {getattr(n, "name", "") for n in head})
     owners = _owners(wrong, made, [*head, *main])
     shared = set(owners.values()) & _assigned(head)
@@ -62,7 +58,7 @@ def with_check(
     body[:0] = [f"{name}.zero_grad()" for name in sorted(shared)]
     if draws_random(text):
         body.insert(0, f"torch.manual_seed({seed})")
-    if names := sorted(read & set[str]().union(*map(_gives, main))):
+    if names := parts.shared():
         body.insert(0, f"global {', '.join(names)}")  # each run makes its own objects
     compiled = f"lambda f: torch.compile(f, {', '.join(options)})" if options else "torch.compile"
     if is_random:
@@ -131,7 +127,8 @@ def _check_ahead(tree: ast.Module, wrong: Sequence[Difference], seed: int) -> st
         ).body
         if draws_random(ast.unparse(tree)):
             start = ast.parse(f"torch.manual_seed({seed})").body
-            index = next((i for i, n in enumerate(tree.body) if not _stays(n)), len(tree.body))
+            rows = enumerate(tree.body)
+            index = next((i for i, n in rows if not main_part.stays(n)), len(tree.body))
             tree.body[index:index] = start
         return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     return ""
@@ -233,13 +230,6 @@ def _rows(main: list[ast.stmt]) -> list[str]:
     return [ast.unparse(ast.fix_missing_locations(n)) for n in main]
 
 
-def _gives(node: ast.stmt) -> set[str]:
-    """Return the names that a statement assigns."""
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-
-
 def _owners(
     wrong: Sequence[Difference], made: ast.Call, rows: Sequence[ast.stmt]
 ) -> dict[str, str]:
@@ -256,34 +246,7 @@ def _owners(
 
 def _assigned(rows: Sequence[ast.stmt]) -> set[str]:
     """Return the variables that statements assign outside of functions and classes."""
-    return set[str]().union(*(_gives(n) for n in rows if not ast_edits.is_definition(n)))
-
-
-def _free(node: ast.stmt) -> set[str]:
-    """Return the names that a definition reads and does not assign."""
-    own = _gives(node) | {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    } - own
-
-
-def _stays(node: ast.stmt) -> bool:
-    """Return whether a statement is not part of a run: a definition, an import or a setting."""
-    if ast_edits.is_definition(node):
-        return True
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-        return ast.unparse(node.targets[0]).startswith("torch.")
-    return isinstance(node, ast.Expr) and "torch.set_default" in ast.unparse(node)
-
-
-def _is_executed(node: ast.stmt) -> bool:
-    """Return whether a definition calls or reads something when it is executed."""
-    if isinstance(node, ast.FunctionDef):
-        return bool(node.decorator_list or node.args.defaults)
-    return isinstance(node, ast.ClassDef) and (
-        bool(node.decorator_list or node.keywords)
-        or any(not isinstance(row, (ast.FunctionDef, ast.Pass)) for row in node.body)
-    )
+    return set[str]().union(*(main_part.gives(n) for n in rows if not ast_edits.is_definition(n)))
 
 
 def _is_call(node: ast.AST, made: ast.Call, names: Collection[str]) -> bool:
