@@ -136,6 +136,10 @@ def _after_torch() -> None:
         from .results import result_recorder
 
         result_recorder.install_recorder()
+    if os.environ.get(run_names.MEASURES_VARIABLE):
+        from . import measure_program
+
+        measure_program.install_measurement()
     if os.environ.get(run_names.CACHES_VARIABLE):
         from .torch_hooks import cache_hooks
 

@@ -59,8 +59,9 @@ class MemoryMeter:
         if "torch._inductor.compile_fx" in sys.modules:
             symbols.attempt_hook(self._hook_graphs)
 
-    def measure(self, make_calls: MakeCalls, held: Any, is_fake: bool) -> None:
-        """Make the calls, and write the record of their memory.
+    def measure(self, make_calls: MakeCalls, held: Any, is_fake: bool, folder: str = "") -> None:
+        """Make the calls, and write the record of their memory below ``folder`` in the run
+        directory.
 
         ``held`` are the tensors that exist before. The calls are made again if something was
         compiled meanwhile, because the compiler allocates memory too.
@@ -72,7 +73,7 @@ class MemoryMeter:
             record = self._measure(make_calls, held)
             if graph_recorder.entered == before:
                 break
-        self._write(record)
+        self._write(record, folder)
 
     def _hook_graphs(self) -> None:
         """Record the buffers of each graph that Inductor compiles."""
@@ -256,8 +257,8 @@ class MemoryMeter:
             return GraphArgument(storage=self._storages[storage], size_bytes=storage.nbytes())
         return GraphArgument(value=int(value) if isinstance(value, (int, torch.SymInt)) else None)
 
-    def _write(self, record: MemoryRecord) -> None:
-        folder = os.path.join(journal.RUN_DIR, memory_record.FOLDER)
+    def _write(self, record: MemoryRecord, folder: str) -> None:
+        folder = os.path.join(journal.RUN_DIR, folder, memory_record.FOLDER)
         os.makedirs(folder, exist_ok=True)
         for text, number in self._modules.items():
             _write_file(folder, memory_record.module_file(number), text)

@@ -19,7 +19,7 @@ from typing import NoReturn, TextIO, cast
 from ...core.shared import without_compile
 from ...core.shared.contract import events, run_names
 from ...core.shared.contract.probe_messages import ProbeRequest
-from .. import import_hook, install_hooks
+from .. import import_hook, install_hooks, measure_program
 from ..__main__ import run_factory
 from ..experiments import overrides
 from ..record import compile_settings, exceptions, graph_recorder, journal, process_start
@@ -101,6 +101,8 @@ def _prepare_child(request: ProbeRequest, threads: int) -> None:
         if request.checks_syntax and "torch._inductor.compile_fx" in sys.modules:
             stop_after_phase.only_check_syntax()
     result_recorder.install_recorder(request.role, request.results)
+    if not request.is_eager:
+        measure_program.install_measurement(request.measures, request.is_simulated)
     if request.target:
         os.chdir(request.target.cwd)
 
@@ -144,6 +146,7 @@ def _run_program(request: ProbeRequest) -> int:
 def _exit_at_once(status: int) -> None:
     """End this process after its results are written; the program's exit handlers do not run."""
     result_recorder.finish_recording()
+    measure_program.finish_measurement()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

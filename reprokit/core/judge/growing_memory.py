@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from reprokit.core.judge.stacks import frames as fr
+from reprokit.core.judge.stacks.evidence import ends_by_itself
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.records.call_growth import CallGrowth, GrowingSeries
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import MEMORY_GROWTH
 from reprokit.core.shared.contract import growth_events as names
 from reprokit.core.shared.contract.growth_events import GrowingHolder
+from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH
 
 DYNAMO_CACHE = "Dynamo's cache"
 """``GrowingHolder.what`` of compiled code that Dynamo keeps."""
@@ -36,7 +37,7 @@ Frames = Sequence[tuple[str, str, int]]
 def judge_growth(seen: Observation) -> Verdict | None:
     """Return the verdict on calls that leave something behind; None if nothing grows."""
     growth = seen.call_growth
-    if growth is None or not growth.growing or seen.exit_status != 0:
+    if growth is None or not growth.growing or not ends_by_itself(seen):
         return None
     first = growth.growing[0]
     where = (

@@ -6,7 +6,7 @@ import re
 
 from reprokit.core.judge import growing_memory, slow_calls
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.evidence import is_from_compiler
+from reprokit.core.judge.stacks.evidence import ends_by_itself, has_ended_normally
 from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
@@ -34,10 +34,7 @@ MAX_MORE_WRONG = 5
 def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.comparison is None or not (wrong := seen.comparison.wrong):
         return None
-    if seen.raised is not None and (
-        _short(fr.root_cause(seen.raised)) != "AssertionError"
-        or is_from_compiler(seen.raised, seen)
-    ):
+    if seen.raised is not None and not ends_by_itself(seen):
         # a program may check its results itself; any other exception is a different failure
         return None
     known = {
@@ -142,7 +139,7 @@ def _graph_break(seen: Observation) -> Verdict | None:
         last = given_up[-1]
         why = f"`fullgraph=True` is set, and the graph breaks: {last.reason}, at {last.where}"
         return _broken(seen, last, why)
-    if not _has_ended_normally(seen) or not seen.breaks:
+    if not has_ended_normally(seen) or not seen.breaks:
         return None
     count = sum(b.count for b in seen.breaks)
     first = seen.breaks[0]
@@ -172,7 +169,7 @@ def _skipped(seen: Observation) -> Verdict | None:
         return None
     chain = seen.raised.chain if seen.raised else ()
     is_reported = any(SKIP_PREFIX in link.message for link in chain)
-    if not is_reported and not _has_ended_normally(seen):
+    if not is_reported and not has_ended_normally(seen):
         return None
     first = seen.skips[0]
     at = f" at {first.where}" if first.where else ""
@@ -197,7 +194,7 @@ def _cache_missed(seen: Observation) -> Verdict | None:
         return None
     chain = seen.raised.chain if seen.raised else ()
     is_checked = any(_is_assertion(link, MISS_MESSAGE) for link in chain)
-    if not is_checked and not _has_ended_normally(seen):
+    if not is_checked and not has_ended_normally(seen):
         return None
     first = seen.missed[0]
     why = f"a graph is compiled although the cache has its entry: the {first.cause}"
@@ -227,15 +224,15 @@ def _ranks_differ(seen: Observation) -> Verdict | None:
 
 
 def _needs_memory(seen: Observation) -> Verdict | None:
-    if seen.memory is None or not seen.memory.is_larger or not _has_ended_normally(seen):
+    if seen.memory is None or not seen.memory.is_larger or not ends_by_itself(seen):
         return None
     compiled, eager = seen.memory.compiled.peak, seen.memory.eager.peak
     phase, use = compiled
-    ratio = use.peak_bytes / max(eager[1].peak_bytes, 1)
     at = f" in {use.at}" * bool(use.at)
     why = (
         f"the compiled program needs {megabytes(use.peak_bytes)} at its peak, in the {phase}"
-        f" pass{at}, and eager {megabytes(eager[1].peak_bytes)}: {ratio:.2f} times as much"
+        f" pass{at}, and eager {megabytes(eager[1].peak_bytes)}: {seen.memory.ratio:.2f} times as"
+        " much"
     )
     if use.groups:
         why += f"; the most of it: {use.groups[0]}"
@@ -274,11 +271,7 @@ def is_tolerated(verdict: Verdict, seen: Observation) -> bool:
     if the user does not call it a failure.
     """
     word = kind_named(verdict.kind).fail_on
-    return bool(word) and word not in seen.fail_on and _has_ended_normally(seen)
-
-
-def _has_ended_normally(seen: Observation) -> bool:
-    return seen.exit_status == 0 and (seen.is_command or seen.has_finished)
+    return bool(word) and word not in seen.fail_on and has_ended_normally(seen)
 
 
 def notes_on_ok(seen: Observation) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks.evidence import ends_by_itself
 from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
@@ -39,7 +40,7 @@ class Blame:
 def judge_speed(seen: Observation) -> Verdict | None:
     """Return the verdict on compiled calls that are slower than eager."""
     speed = seen.speed
-    if speed is None or speed.answer != SLOWER:
+    if speed is None or speed.answer != SLOWER or not ends_by_itself(seen):
         return None
     why = f"compiled calls are slower than eager: {speed.sentence}"
     shown = _evidence(speed)

@@ -7,6 +7,12 @@ from dataclasses import dataclass, field, replace
 
 MIN_RATIO, MIN_MORE_BYTES = 1.15, 64_000_000
 """A compiled program needs too much memory if both limits are exceeded."""
+MIN_MORE_OF_REPRO_BYTES = 1_000_000
+"""As ``MIN_MORE_BYTES``, for a reduced program. Its sizes are as small as this allows, so that it
+runs on any machine, and the ratio is still that of large tensors, not of scalars.
+"""
+MIN_SHARE_OF_EXCESS = 0.8
+"""A smaller program must have at least this share of what the ratio of the original has above 1."""
 MAX_NAMES = 3
 """Limit of the buffers of one kind that are named."""
 SAVED, OUTPUT, GRADIENT = "saved for backward", "output of a graph", "gradient"
@@ -102,12 +108,20 @@ class MemoryComparison:
 
     compiled: MemoryUse
     eager: MemoryUse
+    min_ratio: float = MIN_RATIO
+    min_more_bytes: int = MIN_MORE_BYTES
+    """What the compiled program needs at least more than eager, so that it is too much."""
+
+    @property
+    def ratio(self) -> float:
+        """The compiled peak in multiples of that of eager."""
+        return self.compiled.peak[1].peak_bytes / max(self.eager.peak[1].peak_bytes, 1)
 
     @property
     def is_larger(self) -> bool:
         """Whether the compiled program needs more than the limits allow."""
         compiled, eager = self.compiled.peak[1].peak_bytes, self.eager.peak[1].peak_bytes
-        return is_too_much(compiled, eager)
+        return self.ratio > self.min_ratio and compiled - eager > self.min_more_bytes
 
     @property
     def summary(self) -> str:

@@ -11,6 +11,8 @@ from reprokit.core.shared.contract.events import CallPart
 
 SLOWER, NOT_SLOWER, UNSURE = "slower", "not slower", "cannot be told"
 """The answers to the question whether compiled calls are slower."""
+MIN_SHARE_OF_EXCESS = 0.5
+"""A smaller program must have at least this share of what the ratio of the original has above 1."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH, PEAK_MEMORY, SLOWER
+
 NONDETERMINISTIC = "nondeterministic"
-MEMORY_GROWTH = "memory-growth"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +154,26 @@ KINDS = {
         Kind(
             name=MEMORY_GROWTH,
             fail_on=MEMORY_GROWTH,
+            is_minimizable=True,
+            is_asserted=True,
             is_silent=True,
             is_of_calls=True,
             expected="memory that stays the same",
             search_words="memory leak",
         ),
         Kind(
-            name="slower",
-            fail_on="slower",
+            name=SLOWER,
+            fail_on=SLOWER,
+            is_minimizable=True,
+            is_asserted=True,
             is_silent=True,
             expected="compiled calls that are not slower",
             search_words="slower than eager",
         ),
         Kind(
-            name="peak-memory",
-            fail_on="peak-memory",
+            name=PEAK_MEMORY,
+            fail_on=PEAK_MEMORY,
+            is_minimizable=True,
             is_silent=True,
             is_asserted=True,
             expected="about the memory that eager needs",

@@ -20,10 +20,10 @@ from reprokit.core.records.finding import Signature
 from reprokit.core.records.memory_use import MemoryComparison, is_too_much, megabytes
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared.contract import run_names
-from reprokit.host.experiments.compare_memory import read_memory
 from reprokit.host.experiments.run_ablation import Show
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import run_directory, supervise
+from reprokit.host.run.memory_reader import read_memory
 from reprokit.host.system import deletion
 from reprokit.host.system.progress import OperationStatus
 

@@ -274,7 +274,7 @@ class AblationRunner:
         try:
             if read:
                 read(observation_reader.read_journals(folder))
-            return judge_candidate(request, outcome, folder, self._wanted)
+            return judge_candidate(request, outcome, folder, self._wanted, self._limits)
         finally:
             deletion.delete_path(folder, inside=self._server.folder)
 

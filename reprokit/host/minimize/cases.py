@@ -13,9 +13,10 @@ import psutil
 from reprokit.core.experiments import condition_lines
 from reprokit.core.experiments.ablation import EAGER, NOTHING_TRIED, ProgramAblation
 from reprokit.core.judge import same_failure
+from reprokit.core.records import memory_use, speed
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import MEMORY_GROWTH, NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import two_processes
 from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
@@ -121,6 +122,8 @@ def case_of_run(
         executable = journals.last_event_of_type(Process).executable
         python = executable if executable and Path(executable).exists() else python
     own = program_source.own_source(request, journals)
+    if seen.call_growth is not None and any(g.is_in_eager for g in seen.call_growth.growing[:1]):
+        own = program_source.OwnSource(why_not="what grows also grows without torch.compile")
     is_training = request.train or journals.last_event_of_type(TargetBuilt).train
     is_fake = journals.last_event_of_type(Weights).kind == "fake"
     return MinimizeCase(
@@ -166,17 +169,11 @@ def why_not_minimizable(verdict: Verdict) -> str:
             "no failure of the compiler was found that a smaller program could show:"
             f" {verdict.reason}"
         )
-    if verdict.kind == "slower":
-        return "no assertion about the time of a smaller program is true on each machine"
-    if verdict.kind == "peak-memory":
-        return "it depends on the sizes of the whole program; the pack has the program's own source"
     if verdict.kind == "rank-mismatch":
         return (
             "the failure needs several ranks; the program in the pack is the target's own source,"
             " for torchrun"
         )
-    if verdict.kind == MEMORY_GROWTH:
-        return "memory that grows over many calls is not reduced; the pack has the target's source"
     return (
         f"the verdict is {verdict.kind}, and no signature says what a smaller program should show"
     )
@@ -249,10 +246,20 @@ def probe_limits_of(case: MinimizeCase) -> ProbeLimits:
         wants_stacks=is_hang,
         stage=seen.stage,
         isolation=case.isolation,
+        min_ratio=_min_ratio(seen),
         line_repeats=(
             min(case.line_repeats, ENDLESS_LINE_REPEATS) if seen.endless_line else case.line_repeats
         ),
     )
+
+
+def _min_ratio(seen: Observation) -> float:
+    """Return the smallest ratio to eager with which a candidate has the failure."""
+    if seen.memory is not None:
+        return 1 + memory_use.MIN_SHARE_OF_EXCESS * (seen.memory.ratio - 1)
+    if seen.speed is not None:
+        return 1 + speed.MIN_SHARE_OF_EXCESS * (seen.speed.ratio.value - 1)
+    return 1.0
 
 
 def _stop(verdict: Verdict) -> str | None:

@@ -7,7 +7,13 @@ import dataclasses
 from reprokit.core.growth import costs
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
-from reprokit.core.reduce import assertions, loud_failures, readable, sized_program
+from reprokit.core.reduce import (
+    assertions,
+    loud_failures,
+    measured_program,
+    readable,
+    sized_program,
+)
 from reprokit.core.shared import result_comparison
 from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import Oracle
@@ -29,6 +35,10 @@ def make_failing_program(
         if comparison is not None and comparison.wrong:
             title = f"{title}: {comparison.wrong[0]}"
             text = _asserting(oracle, result, comparison)
+    elif oracle.limits.measures:
+        seen = oracle.run_once(text).seen
+        grown = next(iter(seen.call_growth.growing), None) if seen.call_growth else None
+        text = measured_program.with_measurement(text, verdict.kind, grown, seen.speed)
     elif oracle.limits.sizes:
         part = same_failure.compiler_part(verdict.phase or "")
         is_built = costs.CHILDREN in part

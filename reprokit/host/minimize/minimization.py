@@ -22,6 +22,7 @@ from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable, two_processes
 from reprokit.core.reduce.passes import statements
 from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract.measured_kinds import PEAK_MEMORY, SLOWER
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.shared.errors import BadInput
 from reprokit.host.minimize import cases, fail_by_itself, locate, reducer
@@ -72,7 +73,9 @@ def minimize_case(
     with contextlib.ExitStack() as stack:
         limits = cases.probe_limits_of(case)
         is_cpp_error = bool(limits.stop) and verdict.cause == "CppCompileError"
-        limits = dataclasses.replace(limits, checks_syntax=is_cpp_error)
+        limits = dataclasses.replace(
+            limits, checks_syntax=is_cpp_error, is_simulated=limits.measures == PEAK_MEMORY
+        )
         oracle = Oracle(folder, server, case.signature, limits, case.python, show)
         oracle.finish = functools.partial(two_processes.with_writer, plan=case.plan)
         oracle.ways.must_pass = case.profile.last_passing
@@ -177,7 +180,12 @@ def _until_proved(
         usual = oracle.limits
         # the proof runs the program with every part of the compiler at work
         way = oracle.ways.candidates
-        oracle.limits = dataclasses.replace(usual, alone={}, checks_syntax=False)
+        oracle.limits = dataclasses.replace(
+            usual.relaxed() if usual.is_simulated else usual,
+            alone={},
+            checks_syntax=False,
+            is_simulated=False,
+        )
         oracle.ways.candidates = None
         program = oracle.finish(
             fail_by_itself.make_failing_program(case.verdict, case.signature, oracle, result)
@@ -258,7 +266,7 @@ def _forked_watch(
     matters.
     """
     limits = oracle.limits
-    is_timed = case.verdict.kind == "hang" or limits.is_slow or bool(limits.sizes)
+    is_timed = case.verdict.kind in ("hang", SLOWER) or limits.is_slow or bool(limits.sizes)
     if oracle.is_cold or is_timed or oracle.rate < 1.0:
         return None
 

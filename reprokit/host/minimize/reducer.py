@@ -199,11 +199,13 @@ class Reducer:
         """Return True when the program as it is shows the failure in forked children.
 
         Try it first with the compile stopped after the phase of the failure, then without; and
-        before, if a C++ compiler found an error, with a compiler that only checks the code.
+        before, if a C++ compiler found an error, with a compiler that only checks the code. A peak
+        of the memory is simulated first.
         """
         oracle, text = self._oracle, start.text
         changes: list[dict[str, Any]] = [{}]
         changes += [{"checks_syntax": False}] if oracle.limits.checks_syntax else []
+        changes += [{"is_simulated": False}] if oracle.limits.is_simulated else []
         changes += [{"stop": None}] if oracle.limits.stop else []
         for change in changes:
             self._limit(**change)

@@ -21,9 +21,10 @@ from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import unmet_need
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import sized_program
-from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract import measured_kinds, run_names
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.result_comparison import COMPILED_ROLES
+from reprokit.host.probe import measurements
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import Target
 from reprokit.host.run import observation_reader, run_outcome
@@ -100,6 +101,12 @@ class ProbeLimits:
     """Overrides of a compiled run with which only the part of the compiler in the signature can
     cause wrong results.
     """
+    measures: str = ""
+    """One of ``measured_kinds``: what is measured of the program after its end."""
+    is_simulated: bool = False
+    """It is measured on fake tensors: nothing is executed. Only forked children are."""
+    min_ratio: float = 1.0
+    """The smallest ratio of what is measured, compiled and in eager, that counts."""
     stage: str = ""
     """The stage of a cache in which the failure shows: the program starts the writer of the cache
     itself.
@@ -115,6 +122,7 @@ class ProbeLimits:
             self,
             min_cost_s=RELAXED_COST_SHARE * self.min_cost_s,
             min_cost_ratio=self.min_cost_ratio**RELAXED_RATIO_EXPONENT,
+            min_ratio=self.min_ratio**RELAXED_RATIO_EXPONENT,
         )
 
     @property
@@ -134,6 +142,8 @@ def probe_limits_for(
     most_breaks = 0 if kind == "graph-break" else None
     if kind == "slow-compile":
         deadline_s, more = SLOW_COMPILE_S, {**more, "is_slow": True}
+    if kind in measured_kinds.KINDS:
+        more = {"measures": kind, **more}
     if kind == "superlinear-compile" and growth:
         more = {**more, **_growth_limits(growth)}
     compares = kind_named(kind).compares_results
@@ -224,18 +234,20 @@ def judge_candidate(
     outcome: run_outcome.RunOutcome,
     folder: Path,
     wanted: Signature,
-    is_measured: bool = False,
+    limits: ProbeLimits | None = None,
 ) -> CandidateResult:
-    """Judge a run by the rules of a capture. With ``is_measured``, also return the cost of each
-    phase of the compile.
-    """
+    """Judge a run by the rules of a capture, with what ``limits`` say of its measurements."""
     journals = observation_reader.read_journals(folder)
     seen = observation_reader.read_observation(request, outcome, folder, journals)
+    if limits is not None and limits.measures:
+        seen = measurements.with_measurement(
+            seen, folder, journals, limits.measures, limits.min_ratio
+        )
     answer, verdict, signature = _compare(seen, wanted)
     healthy_s = max(0.0, max(journals.times, default=outcome.started) - outcome.started)
     by_phase = (
         costs.costs_of_journals(journals.by_pid, outcome.cpu_s, outcome.cpu_by_pid)[0]
-        if is_measured
+        if limits is not None and limits.sizes
         else {}
     )
     stderr = files.read_tail(

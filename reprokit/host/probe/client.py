@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from reprokit.core.reduce import measured_program
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.probe_messages import (
@@ -124,6 +125,8 @@ class ProbeServer:
         Raises:
             ServerLost: the server has ended.
         """
+        if limits.measures and not is_eager:
+            text = measured_program.with_once(text, limits.measures) or text
         probe = self._request(limits, is_eager, role, overrides, results)
         folder = Path(probe.folder)
         file = files.write_atomically(folder / run_names.REPRO_FILE, text)
@@ -174,6 +177,8 @@ class ProbeServer:
             overrides=dict(overrides or {}),
             role=role,
             results=str(results),
+            measures=limits.measures,
+            is_simulated=limits.is_simulated,
             stop=limits.stop,
             is_backward=limits.is_backward,
             checks_syntax=limits.checks_syntax,

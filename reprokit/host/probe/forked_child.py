@@ -36,6 +36,7 @@ def run_in_forked_child(
                 outcome,
                 folder,
                 wanted,
+                limits,
             )
         finally:
             deletion.delete_path(folder, inside=server.folder)

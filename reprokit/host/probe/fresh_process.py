@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.core.records.finding import Signature
+from reprokit.core.reduce import measured_program
 from reprokit.core.shared import without_compile
 from reprokit.core.shared.contract import run_names
 from reprokit.host.probe import isolated_runs
@@ -114,6 +115,9 @@ def _run(
 ) -> CandidateResult:
     run_directory.make_folders(folder)
     cwd = None if file else folder  # a file that is run in place needs no other files
+    if limits.measures and not is_eager:
+        text = measured_program.with_once(text, limits.measures) or text
+        variables = {**variables, run_names.MEASURES_VARIABLE: limits.measures}
     file = file or files.write_atomically(folder / run_names.REPRO_FILE, text)
     request = candidate_request(file, python, limits)
     cache = compiler_cache.plain_path(folder / run_names.CACHE_FOLDER)
@@ -148,4 +152,4 @@ def _run(
         deletion.delete_path(folder / run_names.CACHE_FOLDER, inside=folder)
     if outcome.is_interrupted:
         raise KeyboardInterrupt
-    return judge_candidate(request, outcome, folder, wanted, bool(limits.sizes))
+    return judge_candidate(request, outcome, folder, wanted, limits)

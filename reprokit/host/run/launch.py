@@ -55,7 +55,7 @@ HUNT = "hunt"
 CODEGEN, SIMULATION = "codegen", "simulation"
 CACHES, CALLS, LIVE, INSTALLED = "caches", "calls", "live", "installed"
 FACTORY, TRANSFORMERS, ZOO = "factory", "transformers", "zoo"
-MEMORY, TIMING = "memory", "timing"
+MEMORY, TIMING, MEASURED = "memory", "timing", "measured"
 PARTS: dict[str, tuple[str, ...]] = {
     SERVER: (
         "agent/serve",
@@ -100,6 +100,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     HUNT: ("agent/hunt",),
     ZOO: ("agent/models", "core/shared/zoo.py"),
     TIMING: ("agent/timing",),
+    MEASURED: ("agent/measure_program.py", "core/shared/contract/measured_kinds.py"),
 }
 """Folders and files of the agent that only some runs need. No run needs those that the program
 itself imports from the installed reprokit.
@@ -135,6 +136,8 @@ def agent_parts_of_environment(environ: Mapping[str, str]) -> frozenset[str]:
         parts |= {CODEGEN, SIMULATION}
     if environ.get(run_names.CACHES_VARIABLE):
         parts.add(CACHES)
+    if environ.get(run_names.MEASURES_VARIABLE):
+        parts |= {MEASURED, MEMORY, CALLS, TIMING, FACTORY}
     return frozenset(parts)
 
 

@@ -6,7 +6,7 @@ from reprokit.core.judge import growing_memory
 from reprokit.core.judge.responsible.parties import Responsible
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import MEMORY_GROWTH
+from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH
 
 
 def held_by_program(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -26,7 +26,8 @@ from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import MEMORY_GROWTH, NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH
 
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""

@@ -28,6 +28,19 @@ def is_from_compiler(raised: Raised, seen: Observation) -> bool:
     )
 
 
+def has_ended_normally(seen: Observation) -> bool:
+    """Return whether the program, or the calls of a factory, came to their end."""
+    return seen.exit_status == 0 and (seen.is_command or seen.has_finished)
+
+
+def ends_by_itself(seen: Observation) -> bool:
+    """Return whether the program ended normally, or by an assertion of its own."""
+    if seen.raised is None:
+        return has_ended_normally(seen)
+    root = fr.root_cause(seen.raised).type.rsplit(".", 1)[-1]
+    return root == "AssertionError" and not is_from_compiler(seen.raised, seen)
+
+
 def is_same_exception(a: Raised, b: Raised) -> bool:
     """Return whether two hooks saw the same exception."""
     first, second = fr.root_cause(a), fr.root_cause(b)

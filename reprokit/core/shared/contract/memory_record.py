@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 FOLDER = "memory"
 RECORD_FILE = "record.json"
+EAGER_FOLDER = "memory-eager"
+"""The run directory of the eager run, or the folder of its record if both sides are in one run."""
 ALLOCATOR, LIFETIMES = "allocator", "lifetimes"
 """The sources of a measurement: what torch reports, or the lifetimes of fake tensors."""
 

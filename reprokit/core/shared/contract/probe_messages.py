@@ -68,6 +68,10 @@ class ProbeRequest:
     """The side of a comparison; empty if results are not recorded."""
     results: str = ""
     """The folder of the results of all roles of one program."""
+    measures: str = ""
+    """One of ``measured_kinds``: what is measured of the program after its end."""
+    is_simulated: bool = False
+    """It is measured on fake tensors, and nothing is executed."""
     stop: str | None = None
     """The phase after which the compile is ended."""
     is_backward: bool = False

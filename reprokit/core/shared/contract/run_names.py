@@ -21,6 +21,8 @@ RESULTS_VARIABLE = "REPROKIT_RESULTS"
 RESULTS_DIR_VARIABLE = "REPROKIT_RESULTS_DIR"
 OVERRIDES_VARIABLE = "REPROKIT_OVERRIDES"
 """The settings that are different for this compile, as JSON."""
+MEASURES_VARIABLE = "REPROKIT_MEASURES"
+"""One of ``measured_kinds``: what is measured of a program after its end."""
 CACHES_VARIABLE = "REPROKIT_RUN_CACHES"
 """If it is set, look-ups in the caches of compiled graphs are journaled."""
 TRACE_LIMIT_VARIABLE = "REPROKIT_RUN_TRACE_BYTES"
@@ -31,6 +33,7 @@ OUR_VARIABLES = (
     LOGS_VARIABLE,
     RESULTS_VARIABLE,
     OVERRIDES_VARIABLE,
+    MEASURES_VARIABLE,
 )
 """The beginnings of the variables that reprokit sets for the target. Other variables that begin
 with ``REPROKIT_`` are not ours.

@@ -229,7 +229,7 @@ class Oracle:
     def _key(self, canonical: str) -> str:
         """Return the key of an answer: program, signature, interpreter and isolation."""
         plain = f"{canonical} {self.wanted.id} {self.python}"
-        plain += json.dumps([*self.ways.names, self.limits.checks_syntax])
+        plain += json.dumps([*self.ways.names, self.limits.checks_syntax, self.limits.is_simulated])
         if self.limits.alone:
             plain += json.dumps(self.limits.alone, sort_keys=True)
         return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:24]
@@ -298,8 +298,9 @@ class Oracle:
             answer = core.OTHER if has_failed else core.UNRESOLVED
             return ProbeResult(answer, eager, has_failed, eager.cpu_s > SLOW_EAGER_S)
 
-        # a comparison has an eager run of its own
-        has_eager = not self.limits.compares and not self.limits.is_kernel
+        # a comparison and a simulation have an eager run of their own
+        limits = self.limits
+        has_eager = not (limits.compares or limits.is_kernel or limits.is_simulated)
         if has_eager and not is_eager_slow and fails_in_eager():
             return eager_result()
         for _ in range(core.repeats_for(self.rate)):
@@ -351,7 +352,7 @@ class Oracle:
             if outcome.is_timed_out and limits.deadline_s < most_s:
                 raise BudgetExhausted  # the budget ended this run, so it has no answer
             request = candidate_request(folder / run_names.REPRO_FILE, self.python, self.limits)
-            return judge_candidate(request, outcome, folder, self.wanted, bool(self.limits.sizes))
+            return judge_candidate(request, outcome, folder, self.wanted, self.limits)
         finally:
             deletion.delete_path(folder, inside=self.server.folder)
 

@@ -26,7 +26,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.process_state import describe_exit
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared import cuts
-from reprokit.core.shared.contract import run_names
+from reprokit.core.shared.contract import measured_kinds, run_names
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.host.minimize.proofs import stand_alone
 from reprokit.host.minimize.proofs.plain_runs import PlainRuns, ProgramEnd
@@ -196,7 +196,8 @@ def prove_program(
     count = number.plain_runs(judged.verdict, is_forked)
     show_run(f"{plural(count, 'run')} without reprokit")
     at_once = number.cores
-    if limits.is_slow or limits.sizes or stand_alone.opens_port(text):
+    is_timed = limits.is_slow or bool(limits.sizes) or limits.measures == measured_kinds.SLOWER
+    if is_timed or stand_alone.opens_port(text):
         at_once = 1  # the time of a run decides, or only one process can have the port
     elif kind == "hang":  # processes that hang use no CPU time
         at_once = count
