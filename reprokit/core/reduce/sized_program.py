@@ -21,6 +21,10 @@ compiler, which includes the start of a process.
 
 GROWTH = 16
 """How many times larger a size becomes, to see whether a rare failure shows in more runs."""
+DIVISORS, MIN_DIVIDED = (256, 64, 16, 4, 2), 8
+"""How many times smaller a size becomes, and the smallest size that results. The passes over
+literals try still smaller ones.
+"""
 _MAKERS = frozenset({"rand", "randn", "ones", "zeros", "empty", "arange"})
 
 
@@ -125,6 +129,22 @@ def larger_programs(text: str) -> Iterator[tuple[str, str]]:
                 node.value *= GROWTH
         words = " and ".join(f"{size * GROWTH} instead of {size}" for size in chosen)
         yield f"it has sizes of {words}", ast.unparse(tree) + "\n"
+
+
+def with_smaller_tensors(text: str, test: ast_edits.Test) -> str:
+    """Return the program with tensors as small as the predicate ``test`` allows, the largest sizes
+    first. The same number changes in the arguments of all calls.
+    """
+    for size in sorted({n.value for n in _numbers(ast.parse(text), _MAKERS)}, reverse=True):
+        for divisor in DIVISORS:
+            tree = ast.parse(text)
+            for node in _numbers(tree):
+                if node.value == size:
+                    node.value //= divisor
+            if size >= MIN_DIVIDED * divisor and test(new := ast.unparse(tree) + "\n"):
+                text = new
+                break
+    return text
 
 
 def _numbers(tree: ast.AST, names: frozenset[str] = frozenset()) -> Iterator[Any]:

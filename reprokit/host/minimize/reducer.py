@@ -15,11 +15,12 @@ from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.reduce import assertions, readable, subsets
+from reprokit.core.reduce import assertions, readable, sized_program, subsets
 from reprokit.core.reduce.graphs import graph_units, subgraph
 from reprokit.core.reduce.graphs import value_properties as properties
 from reprokit.core.reduce.passes import statements
 from reprokit.core.reduce.project import origins
+from reprokit.core.shared.contract.measured_kinds import PEAK_MEMORY
 from reprokit.host.minimize import apply_passes, cut_by_run
 from reprokit.host.minimize.answers.oracle import BudgetExhausted, Oracle
 from reprokit.host.minimize.candidate_text import count_code_lines
@@ -169,6 +170,9 @@ class Reducer:
                         # the reader sees that only Dynamo matters, and probes cost less
                         text = plain
                         oracle.require_words([*oracle.words, "backend="])
+                if oracle.limits.measures == PEAK_MEMORY:
+                    oracle.status.trying = "smaller tensors"
+                    text = sized_program.with_smaller_tensors(text, oracle.shows_failure)
                 if start.level == "source":
                     text = cut_by_run.cut_by_run(text, oracle, self._traced_function())
                 text = apply_passes.apply_passes(text, oracle, self._note)
