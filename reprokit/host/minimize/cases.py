@@ -20,6 +20,7 @@ from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
 from reprokit.core.reduce import two_processes
 from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
+from reprokit.core.shared.contract.measured_kinds import PEAK_MEMORY
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
 from reprokit.host.minimize import reducer
@@ -121,11 +122,14 @@ def case_of_run(
     if request.target.kind == "command":
         executable = journals.last_event_of_type(Process).executable
         python = executable if executable and Path(executable).exists() else python
-    own = program_source.own_source(request, journals)
+    is_peak = verdict.kind == PEAK_MEMORY  # a repro measures real tensors
+    own = program_source.own_source(request, journals, is_real=is_peak)
+    if is_peak and request.gpu is not None:
+        own = program_source.OwnSource(why_not="the tensors of a simulated GPU have no memory")
     if seen.call_growth is not None and any(g.is_in_eager for g in seen.call_growth.growing[:1]):
         own = program_source.OwnSource(why_not="what grows also grows without torch.compile")
     is_training = request.train or journals.last_event_of_type(TargetBuilt).train
-    is_fake = journals.last_event_of_type(Weights).kind == "fake"
+    is_fake = journals.last_event_of_type(Weights).kind == "fake" and not is_peak
     return MinimizeCase(
         verdict,
         signature,
@@ -205,6 +209,8 @@ def starting_points_of_case(case: MinimizeCase) -> list[starting_points.Starting
     if kind_named(case.verdict.kind).is_of_calls:  # no graph can show it alone
         return starting_points.source_starting_points(case.source)
     is_wrong = kind_named(case.verdict.kind).compares_results
+    if case.verdict.kind == PEAK_MEMORY and case.gpu is not None:
+        return []
     starts = starting_points.find_starting_points(
         case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
     )

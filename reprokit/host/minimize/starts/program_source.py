@@ -100,8 +100,11 @@ def find_program_script(
     return ProgramScript(), missing
 
 
-def own_source(request: Request, journals: Journals) -> OwnSource:
-    """Return the target's source with the call that failed, or why there is none."""
+def own_source(request: Request, journals: Journals, is_real: bool = False) -> OwnSource:
+    """Return the target's source with the call that failed, or why there is none.
+
+    With ``is_real``, its tensors are not fake, even if those of the run were.
+    """
     if request.target.kind == "command":
         return _script(request, journals)
     source, why = _source(request, journals)
@@ -111,7 +114,7 @@ def own_source(request: Request, journals: Journals) -> OwnSource:
     if request.target.kind in ("file", "module") and not isolated_runs.why_not_isolated():
         path = request.target.place if request.target.kind == "file" else ""
         isolation = Isolation(cwd=os.getcwd(), path=str(path))  # a factory may run again anyway
-    return OwnSource(_with_main(source, request, journals, needs_ranks=False), "", isolation)
+    return OwnSource(_with_main(source, request, journals, False, is_real), "", isolation)
 
 
 def _script(request: Request, journals: Journals) -> OwnSource:
@@ -251,7 +254,9 @@ def _without_main(text: str, tree: ast.Module) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _with_main(source: str, request: Request, journals: Journals, needs_ranks: bool) -> str:
+def _with_main(
+    source: str, request: Request, journals: Journals, needs_ranks: bool, is_real: bool = False
+) -> str:
     """Return the source with the call, in as few lines as the result of the factory needs.
 
     A model that is split over ranks runs as one rank in a fake process group, or, with
@@ -279,7 +284,7 @@ def _with_main(source: str, request: Request, journals: Journals, needs_ranks: b
     is_fake = journals.last_event_of_type(Weights).kind == "fake" and not (
         request.tensor_parallel and needs_ranks
     )
-    if is_fake and not request.gpu:  # a simulation always has fake tensors
+    if is_fake and not request.gpu and not is_real:  # a simulation always has fake tensors
         rows += _FAKE
     values = ", ".join(f"{k}={'torch.' + v if k == 'dtype' else repr(v)}" for k, v in knobs.items())
     factory = f"{'make' if target.kind in ('zoo', 'hf') else target.name}({values})"

@@ -1,0 +1,91 @@
+"""Peaks of memory, growth over calls and slow calls become small programs that measure
+themselves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.reprokit_calls import CallResult, reprokit
+
+PROGRAM = """
+import torch
+
+KEPT = []
+SCALES = {{"first": 2.0, "second": 0.5}}
+
+def culprit(args):
+    {culprit}
+
+def backend(graph, inputs):
+    def run(*args):
+        found = culprit(args)
+        return graph.forward(*args)
+    return run
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.noise = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.noise(x[:4, :4]).sum()
+        z = x * SCALES["first"]
+        return z.sum() * SCALES["second"] + y
+
+def make(rows={rows}):
+    torch.manual_seed(0)
+    return {{
+        "model": Model(),
+        "calls": [((torch.randn(rows, 1024),), {{}})],
+        "compile": {{"backend": backend}},
+    }}
+"""
+
+
+def capture(write: Any, folder: Path, culprit: str, rows: int, *words: str) -> CallResult:
+    target = f"{write('program.py', PROGRAM.format(culprit=culprit, rows=rows))}:make"
+    quick = ("--no-ablate", "--no-compare", "--no-trace", "--output-dir", folder)
+    return reprokit("capture", "--json", target, *words, *quick)
+
+
+def repro_of(done: CallResult, kind: str) -> str:
+    """Return the proved program, which has nothing of what the failure does not need."""
+    assert done.kind == kind, done.out + done.err
+    minimized = done.json["minimized"]
+    assert minimized["proof"]["answer"] == "same", done.out
+    text = Path(done.json["repro"]).read_text()
+    assert "def once(" in text and "assert " in text
+    assert "noise" not in text and "SCALES" not in text
+    return text
+
+
+@pytest.mark.real("it reduces a program and proves it")
+def test_a_peak_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
+    """The tensors are a thousandth of the original, and the ratio of the peaks is still above 80 %
+    of the original excess.
+    """
+    copies = "return [a.repeat(4, 1) for a in args]"
+    done = capture(write, tmp_path / "out", copies, 8192, "--compare-memory")
+    text = repro_of(done, "peak-memory")
+    assert "profile_memory=True" in text and "8192" not in text
+
+
+@pytest.mark.real("it reduces a program and proves it")
+def test_growth_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
+    """The program counts the bytes of tensors after each 20 calls."""
+    done = capture(write, tmp_path / "out", "KEPT.append(args[0][:2].clone())", 4, "--calls", "60")
+    text = repro_of(done, "memory-growth")
+    assert "o.nbytes for o in gc.get_objects()" in text
+
+
+@pytest.mark.real("it reduces a program and proves it")
+def test_slow_calls_become_a_small_program(write: Any, tmp_path: Path) -> None:
+    """The program times both functions in turns."""
+    spin = "return sum(number for number in range(20_000))"
+    done = capture(write, tmp_path / "out", spin, 4, "--compare-speed")
+    text = repro_of(done, "slower")
+    assert "timeit.timeit(" in text and "sides = (" in text
