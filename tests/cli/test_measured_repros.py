@@ -46,6 +46,21 @@ def make(rows={rows}):
 """
 
 
+SMALL = """
+import torch
+
+SCALES = {"first": 2.0, "second": 0.5}
+
+def function(x, noise):
+    y = x * SCALES["first"]
+    return y + noise.relu()
+
+def make():
+    return function, (torch.randn(4), torch.randn(4))
+"""
+"""Its cause is the overhead of a call."""
+
+
 def capture(write: Any, folder: Path, culprit: str, rows: int, *words: str) -> CallResult:
     target = f"{write('program.py', PROGRAM.format(culprit=culprit, rows=rows))}:make"
     quick = ("--no-ablate", "--no-compare", "--no-trace", "--output-dir", folder)
@@ -85,7 +100,8 @@ def test_growth_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
 @pytest.mark.real("it reduces a program and proves it")
 def test_slow_calls_become_a_small_program(write: Any, tmp_path: Path) -> None:
     """The program times both functions in turns."""
-    spin = "return sum(number for number in range(20_000))"
-    done = capture(write, tmp_path / "out", spin, 4, "--compare-speed")
+    target = f"{write('program.py', SMALL)}:make"
+    quick = ("--no-ablate", "--no-compare", "--no-trace", "--output-dir", tmp_path / "out")
+    done = reprokit("capture", "--json", target, "--compare-speed", *quick)
     text = repro_of(done, "slower")
     assert "timeit.timeit(" in text and "sides = (" in text

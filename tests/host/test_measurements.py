@@ -118,3 +118,15 @@ def test_a_candidate_keeps_a_share_of_the_ratio_of_the_original(tmp_path: Path) 
         case = cases.MinimizeCase(verdict, Signature("", "", 9), seen, tmp_path, "python")
         limits = cases.probe_limits_of(case)
         assert (limits.measures, limits.min_ratio) == (kind, ratio)
+
+
+def test_what_is_measured_prints_nothing(tmp_path: Path) -> None:
+    """To print a result takes time and memory that are not of the call."""
+    source = "import torch\nwith torch.no_grad():\n    print(torch.compile(abs)(torch.ones(2)))\n"
+    for kind, is_printed in ((SLOWER, False), (MEMORY_GROWTH, False), ("graph-break", True)):
+        verdict = Verdict(kind, None, "forward", "It is so.")
+        case = cases.MinimizeCase(
+            verdict, Signature("", "", 9), Observation(), tmp_path, "python", source
+        )
+        assert all(("print" in s.text) == is_printed for s in cases.starting_points_of_case(case))
+        assert cases.starting_points_of_case(case)

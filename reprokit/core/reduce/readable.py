@@ -56,7 +56,7 @@ def plain_names(text: str, test: Test) -> str:
     # each function alone too, because one that must not change, such as a backend of the user,
     # would prevent the change of the others
     steps += [functools.partial(_inlined, only=f.name) for f in _functions(ast.parse(text))]
-    for step in (*steps, _renamed, _unpacked):
+    for step in (*steps, _renamed, without_prints):
         changed = step(text)
         if changed != text and test(changed):
             text = changed
@@ -284,8 +284,8 @@ def _assign_names(names: dict[str, str], some: list[str], letters: str, taken: s
         names[name] = next(free)
 
 
-def _unpacked(text: str) -> str:
-    """Replace ``print(f(x))`` by ``f(x)``."""
+def without_prints(text: str) -> str:
+    """Return the program with ``f(x)`` instead of ``print(f(x))``."""
     tree = ast.parse(text)
     for owner in ast.walk(tree):
         for field in ("body",):

@@ -17,10 +17,10 @@ from reprokit.core.records import memory_use, speed
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
-from reprokit.core.reduce import two_processes
+from reprokit.core.reduce import readable, two_processes
 from reprokit.core.reduce.project import entry_text
 from reprokit.core.shared.contract.events import Process, TargetBuilt, Weights
-from reprokit.core.shared.contract.measured_kinds import PEAK_MEMORY
+from reprokit.core.shared.contract.measured_kinds import KINDS, PEAK_MEMORY
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments.run_cache_stages import DEFAULT_CHANGE
 from reprokit.host.minimize import reducer
@@ -30,6 +30,7 @@ from reprokit.host.probe.candidate import ProbeLimits, probe_limits_for
 from reprokit.host.probe.client import MAX_MEMORY_SHARE, ProbeServer
 from reprokit.host.request.run_request import Request
 from reprokit.host.run.observation_reader import Journals
+from reprokit.host.system import host_log
 from reprokit.host.system.process_tree import usable_cores
 
 SERVER = "server"
@@ -206,13 +207,17 @@ def starting_points_of_case(case: MinimizeCase) -> list[starting_points.Starting
         )
     if case.seen.kernel:
         return starting_points.kernel_starting_points(case.run_path, case.seen.kernel)
+    source = case.source
+    if case.verdict.kind in KINDS:  # to print a result takes time and memory
+        with host_log.suppress(SyntaxError, ValueError, RecursionError):
+            source = readable.without_prints(source)
     if kind_named(case.verdict.kind).is_of_calls:  # no graph can show it alone
-        return starting_points.source_starting_points(case.source)
+        return starting_points.source_starting_points(source)
     is_wrong = kind_named(case.verdict.kind).compares_results
     if case.verdict.kind == PEAK_MEMORY and case.gpu is not None:
         return []
     starts = starting_points.find_starting_points(
-        case.seen, case.run_path, case.source, case.is_training, case.is_fake, is_wrong
+        case.seen, case.run_path, source, case.is_training, case.is_fake, is_wrong
     )
     # a slow compile usually repeats the same code, which a loop in the source has in few lines;
     # probes of it are slow as well
