@@ -67,6 +67,8 @@ def test_a_call_of_a_function_that_calls_compiled_code_is_a_call() -> None:
     text = "import torch\n@torch.compile\ndef f(x): return x\ndef g(x): return f(x)\nx = 1\ng(x)\n"
     assert once_of(with_once(text, MEMORY_GROWTH)) == "def once():\n    g(x)"
     assert with_once(text, SLOWER) == "", "the eager function has no name"
+    later = "import torch\ng = torch.compile(abs)\nx = torch.ones(2)\ng(x)\n"
+    assert "sides = (abs, g)\n" in with_once(later, SLOWER)
 
 
 def test_a_program_without_a_call_cannot_be_measured() -> None:

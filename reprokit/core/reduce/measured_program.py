@@ -39,10 +39,11 @@ def with_once(text: str, kind: str) -> str:
     sides, argument = "", ""
     if kind == measured_kinds.SLOWER:
         made = ast_edits.compile_calls(ast.Module(before, []))
-        if len(made) != 1 or not made[0].args or not isinstance(before[-1], ast.Assign):
-            return ""
-        argument = ast_edits.target_names(before[-1])
-        if not argument or before[-1].value is not made[0]:
+        values = {
+            id(n.value): ast_edits.target_names(n) for n in before if isinstance(n, ast.Assign)
+        }
+        argument = values.get(id(made[0]), "") if len(made) == 1 and made[0].args else ""
+        if not argument:
             return ""
         sides = f"sides = ({ast.unparse(made[0].args[0])}, {argument})"
     if not parts.main:
