@@ -71,7 +71,7 @@ def repro_of(done: CallResult, kind: str) -> str:
     """Return the proved program."""
     assert done.kind == kind, done.out + done.err
     minimized = done.json["minimized"]
-    assert minimized["proof"]["answer"] == "same", done.out
+    assert minimized and minimized["proof"]["answer"] == "same", done.json["missing"]
     text = Path(done.json["repro"]).read_text()
     assert "def once(" in text and "assert " in text
     return text

@@ -20,10 +20,10 @@ from typing import Any
 
 from reprokit.core.memory.program_memory import call_peaks
 from reprokit.core.records.memory_use import MemoryUse
-from reprokit.host.run.memory_reader import read_memory, read_modules, read_record
 from reprokit.host.request.run_request import Request
 from reprokit.host.request.target import parse_target
 from reprokit.host.run import run_directory, supervise
+from reprokit.host.run.memory_reader import read_memory, read_modules, read_record
 from reprokit.host.system import compiler_cache
 
 from ...harness import MeasurementFailed
