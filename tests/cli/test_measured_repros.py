@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.reprokit_calls import CallResult, reprokit
 
+QUICK = ("--minimize", "--no-ablate", "--no-compare", "--no-trace")
 PROGRAM = """
 import torch
 
@@ -63,8 +64,7 @@ def make():
 
 def capture(write: Any, folder: Path, culprit: str, rows: int, *words: str) -> CallResult:
     target = f"{write('program.py', PROGRAM.format(culprit=culprit, rows=rows))}:make"
-    quick = ("--no-ablate", "--no-compare", "--no-trace", "--output-dir", folder)
-    return reprokit("capture", "--json", target, *words, *quick)
+    return reprokit("capture", "--json", target, *words, "--output-dir", folder, *QUICK)
 
 
 def repro_of(done: CallResult, kind: str) -> str:
@@ -102,8 +102,8 @@ def test_growth_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
 def test_slow_calls_become_a_small_program(write: Any, tmp_path: Path) -> None:
     """The program times both functions in turns."""
     target = f"{write('program.py', SMALL)}:make"
-    quick = ("--no-ablate", "--no-compare", "--no-trace", "--output-dir", tmp_path / "out")
-    done = reprokit("capture", "--json", target, "--compare-speed", *quick)
+    words = ("--compare-speed", "--output-dir", tmp_path / "out", *QUICK)
+    done = reprokit("capture", "--json", target, *words)
     text = repro_of(done, "slower")
     assert "timeit.timeit(" in text and "sides = (" in text
     assert sum(word in text for word in ("SCALES", "relu")) == 1, "one operator is enough"
