@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.agent.hunt import source_table
-from reprokit.host.hunt import outcomes, target_search
+from reprokit.agent.hunt import mutants, shorten, source_table
+from reprokit.agent.hunt.drawing import Drawing
+from reprokit.core.shared.hunted_programs import is_script, no_steering, note_program
+from reprokit.host.hunt import outcomes, source_places, target_search
 from reprokit.host.hunt.outcomes import HuntFolder, HuntPlan
+from reprokit.host.nightly.schedule import job_spec
+from reprokit.host.nightly.suite.cells import SuiteCell
 from reprokit.host.probe.client import ProbeServer
 from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
@@ -76,7 +80,7 @@ def planted_environ(folder: Path, **variables: str) -> dict[str, str]:
     site = folder / "planted"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(PLANTED)
-    return clean_environ(PYTHONPATH=f"{site}:{ROOT}", REPROKIT_COMPARE="1", **variables)
+    return clean_environ(PYTHONPATH=f"{site}:{ROOT}", REPROKIT_COMPARE="0", **variables)
 
 
 def hunt(folder: Path, *words: str) -> CallResult:
@@ -88,7 +92,7 @@ def hunt(folder: Path, *words: str) -> CallResult:
 def seed_with(words: dict[int, str], others: tuple[str, ...] = ()) -> int:
     """Return the first seed whose targets have these words, and whose other targets do not."""
     for seed in itertools.count():
-        texts = (source_table.write_target("python", seed, n) for n in range(max(words) + 2))
+        texts = (source_table.write_target("python", seed, n).text for n in range(max(words) + 2))
         if all(
             words[n] in text if n in words else not any(word in text for word in others)
             for n, text in enumerate(texts)
@@ -99,7 +103,9 @@ def seed_with(words: dict[int, str], others: tuple[str, ...] = ()) -> int:
 
 @pytest.mark.real("it captures, reduces and proves a finding")
 def test_a_planted_bug_is_found_reduced_and_proved_once(tmp_path: Path) -> None:
-    """The second call in the same folder has nothing to do, and prints the same."""
+    """The second call in the same folder has nothing to do, and prints the same. It is confirmed
+    although the environment turns comparisons off.
+    """
     folder = tmp_path / "hunt"
     words = ("--seed", str(seed_with({0: "out = out * "})), "--targets", "1")
     found = hunt(folder, *words)
@@ -178,13 +184,121 @@ def test_a_source_that_lacks_a_package_is_refused_and_a_signal_ends_the_search(
 
 def test_a_seed_reproduces_each_target_whatever_runs_before() -> None:
     """Targets of a source differ, and each is a program with a factory."""
-    texts = list(itertools.islice(source_table.targets("python", 5), 30))
-    assert source_table.write_target("python", 5, 17) == texts[17]
+    texts = [source_table.write_target("python", 5, number).text for number in range(30)]
+    assert source_table.write_target("python", 5, 17).text == texts[17]
     assert len(set(texts)) == 30
-    assert source_table.write_target("python", 6, 17) != texts[17]
+    assert source_table.write_target("python", 6, 17).text != texts[17]
     for text in texts:
         compile(text, "target", "exec")
         assert "\ndef make():" in text
+
+
+def test_what_ran_rarely_steers_the_next_programs() -> None:
+    """A choice whose programs ran something rare is taken more often than one that was tried as
+    often without that, and the same state gives the same program.
+    """
+    steering = no_steering()
+    for number in range(30):
+        note_program(steering, ["view:a"], [f"lowering {number}"])
+        note_program(steering, ["view:b"], ["lowering add"])
+    drawing = Drawing("0", steering)
+    taken = [drawing.choose("view", ("a", "b")) for _ in range(200)]
+    assert taken.count("a") > 5 * taken.count("b")
+    texts = [source_table.write_target("python", 5, 1, state).text for state in (steering, None)]
+    assert texts[0] == texts[1]
+    (block, *_), state = source_table.write_target("python", 5, 1).chosen, no_steering()
+    for _ in range(300):
+        note_program(state, [block], [])
+    changed = [source_table.write_target("python", 5, 1, state).text for _ in range(2)]
+    assert changed[0] == changed[1] != texts[0]
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_a_mutant_names_its_program_and_is_reproduced_by_its_number(tmp_path: Path) -> None:
+    """Each mutant is a program, and each kind of change is made."""
+    parent = """import torch
+
+def f(x):
+    y = x + 1
+    z = y * 2
+    return z
+
+torch.compile(f)(torch.randn(3, 4))
+"""
+    (tmp_path / "parent.py").write_text(parent)
+    source = f"mutate={tmp_path}"
+    targets = [source_table.write_target(source, 1, number) for number in range(60)]
+    assert source_table.write_target(source, 1, 7) == targets[7]
+    assert len({target.text for target in targets}) > 50
+    for target in targets:
+        compile(target.text, "mutant", "exec")
+        assert mutants.parent_of(source, target.text) == parent
+    made = {name for target in targets for name in target.chosen}
+    assert {f"change:{name}" for name in mutants.CHANGES} <= made
+
+
+def test_one_fault_through_different_definitions_has_one_group() -> None:
+    """The words of a shortened program are its constructs and what it uses, without its names."""
+    one, two = (
+        f"""
+class {name}:
+    def __init__(self):
+        self.{field} = 1
+    def __eq__(self, other):
+        return self.{field} == other.{field}
+def function(x):
+    {name.lower()} = {{{name}(): 1}}
+    return x + len({name.lower()})
+"""
+        for name, field in (("Key", "v"), ("Point", "width"))
+    )
+    words = shorten.words_of_program(one)
+    assert words == shorten.words_of_program(two)
+    assert "__eq__" in words
+    assert words != shorten.words_of_program(one.replace("__eq__", "__hash__"))
+
+
+def test_a_shorter_program_loses_the_heads_of_blocks() -> None:
+    """A statement inside a block stays without the block, if the failure needs only it."""
+    text = """
+def function(x):
+    with torch.no_grad():
+        for turn in range(3):
+            x = x.wrong()
+    y = 2
+    return x
+"""
+    short = shorten.shorten_program(text, lambda one: "wrong" in one, math.inf)
+    assert short.split() == "def function(x): x = x.wrong() return x".split()
+
+
+def test_known_failures_and_a_program_of_the_user_are_changed(tmp_path: Path) -> None:
+    """The folder of the hunt keeps the programs, and a factory is named make."""
+    (places,) = source_places.prepare_places(tmp_path, ["mutate"])
+    folder = Path(places.partition("=")[2])
+    assert folder.parent == tmp_path
+    assert len([*folder.iterdir()]) > 30
+    own = tmp_path / "own.py"
+    own.write_text("def build():\n    return torch.sin, ()\n")
+    (source,) = source_places.read_sources(f"mutate={own}:build")
+    (tmp_path / "second").mkdir()
+    (places,) = source_places.prepare_places(tmp_path / "second", [source])
+    text = (Path(places.partition("=")[2]) / "own.py").read_text()
+    assert text.endswith("\nmake = build\n")
+    assert not is_script(text)
+
+
+def test_a_capture_compares_results_whatever_the_environment_says() -> None:
+    """A script is captured as a command, and a program with a factory as a target."""
+    settings = {"environment": "default", "compare": True}
+    for command, target in (
+        ((), ["--model", "p.py:make"]),
+        (("{python}", "p.py"), ["--", "py", "p.py"]),
+    ):
+        cell = SuiteCell("p.py:make", command, settings)
+        words, ending = job_spec.capture_words(cell, "py")
+        assert "--compare" in words
+        assert ending == target
 
 
 def test_a_hunt_goes_on_after_the_last_complete_line(tmp_path: Path) -> None:
@@ -206,3 +320,10 @@ def test_another_hunt_in_the_folder_and_an_unknown_source_are_refused(tmp_path: 
     unknown = reprokit("hunt", "--source", "opinfo,operators", "--output-dir", tmp_path)
     assert unknown.status == 2
     assert "--source operators: there is no such source" in unknown.err
+    for words, why in (
+        ("mutate=absent.py", "there is no file absent.py"),
+        ("python=3", "only mutate=FILE.py[:FACTORY] and models=TYPE[+TYPE] have a place"),
+    ):
+        refused = reprokit("hunt", "--source", words, "--output-dir", tmp_path)
+        assert refused.status == 2
+        assert why in " ".join(refused.err.split())

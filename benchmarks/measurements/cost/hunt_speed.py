@@ -33,12 +33,10 @@ LIMIT_S = 3000.0
 BARE_LOOP = """
 import json, os, sys, types
 import torch
-from reprokit.agent.hunt import source_table
 
-source, count = sys.argv[1], int(sys.argv[2])
-texts = [source_table.write_target(source, 0, number) for number in range(count)]
+texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
 torch._inductor.config.compile_threads = 1
-torch.set_num_threads(int(sys.argv[3]))
+torch.set_num_threads(1)
 torch.compile(lambda x: x.sin() + 1)(torch.ones(4))
 
 def run(text, compiles):
@@ -76,8 +74,8 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for each source."""
     for source in options.only:
         with tempfile.TemporaryDirectory() as folder:
-            bare = _bare_loop(source, options.targets, Path(folder))
             rows, whole_s = _hunt(source, options.targets, Path(folder) / "hunt")
+            bare = _bare_loop(source, Path(folder))
         healthy = [r for r in rows if r["kind"] == "ok" and r["number"] in bare]
         if not healthy:
             raise MeasurementFailed(f"no program of {source} is healthy")
@@ -93,10 +91,10 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
         }
 
 
-def _bare_loop(source: str, count: int, folder: Path) -> dict[int, float]:
-    """Return the CPU seconds of each program in the bare loop."""
+def _bare_loop(source: str, folder: Path) -> dict[int, float]:
+    """Return the CPU seconds of each program of a hunt in the bare loop."""
     environ = quiet_environ(TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"))
-    words = [sys.executable, "-W", "ignore", "-c", BARE_LOOP, source, str(count), "1"]
+    words = [sys.executable, "-W", "ignore", "-c", BARE_LOOP, str(folder / "hunt" / "texts.jsonl")]
     done = run_child(words, environ=environ, limit_s=LIMIT_S)
     if done.status != 0:
         raise MeasurementFailed(f"the bare loop of {source} ended with status {done.status}")

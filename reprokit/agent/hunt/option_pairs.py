@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import random
+import ast
+import dataclasses
+import re
+from collections.abc import Callable
 
 from . import operator_chains
+from .drawing import Drawing
 
 OPTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("epilogue_fusion", (False,)),
@@ -44,11 +48,43 @@ CPU.
 """
 
 
-def write_program(draw: random.Random) -> str:
+def write_program(draw: Drawing) -> str:
     """Return a chain of operators with one or two options, and with no other argument."""
     import torch._inductor.config as config
 
-    known = [row for row in OPTIONS if row[0] in config._config]  # type: ignore[attr-defined]
-    chosen = {name: draw.choice(values) for name, values in draw.sample(known, draw.randint(1, 2))}
+    known = {row[0]: row[1] for row in OPTIONS if row[0] in config._config}  # type: ignore[attr-defined]
+    chosen: dict[str, object] = {}
+    for _ in range(draw.random.randint(1, 2)):
+        name = draw.choose("option", [*known])
+        chosen[name] = draw.random.choice(known[name])
     chain = operator_chains.write_chain(draw)
-    return operator_chains.program_text(chain, f'{{"options": {chosen!r}}}')
+    return dataclasses.replace(chain, options=f'{{"options": {chosen!r}}}').text()
+
+
+def reduce_options(text: str, is_same: Callable[[str], bool]) -> str:
+    """Return the program with the options that its failure needs.
+
+    ``is_same`` runs a program with fewer options, and says whether it fails in the same way.
+    """
+    options = options_of(text)
+    for name in [*options]:
+        fewer = {key: value for key, value in options.items() if key != name}
+        shorter = text.replace(_options_text(options), _options_text(fewer))
+        if shorter != text and is_same(shorter):
+            text, options = shorter, fewer
+    return text
+
+
+def options_of(text: str) -> dict[str, object]:
+    """Return the options of Inductor in a program of this source; empty for another program."""
+    if written := _OPTIONS.search(text):
+        found: dict[str, object] = ast.literal_eval(written["options"])
+        return found
+    return {}
+
+
+def _options_text(options: dict[str, object]) -> str:
+    return f'{{"options": {options!r}}}' if options else "{}"
+
+
+_OPTIONS = re.compile(r"""["']compile["']: \{["']options["']: (?P<options>\{.*?\})\}""")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 from typing import NamedTuple
+
+from .drawing import Drawing
 
 NESTINGS = (
     ("if n % 2 == {k}:", ""),
@@ -41,30 +42,38 @@ def blocks() -> tuple[Block, ...]:
     return tuple(Block(head, lines) for head, _, lines in pairs)
 
 
-def write_program(draw: random.Random) -> str:
+@functools.cache
+def block_names() -> tuple[str, ...]:
+    """Return the first line of each block, which says what it is."""
+    return tuple((one.definitions or one.lines).partition("\n")[0] for one in blocks())
+
+
+def write_program(draw: Drawing) -> str:
     """Return a program of one to four blocks."""
+    numbers = draw.random
     definitions: list[str] = []
     body: list[str] = []
-    for number in range(draw.randint(1, 4)):
-        block = draw.choice(blocks())
-        facts = {"i": number, "a": draw.randint(1, 4), "b": draw.randint(1, 4)}
+    for number in range(numbers.randint(1, 4)):
+        block = draw.choose("block", blocks(), block_names())
+        facts = {"i": number, "a": numbers.randint(1, 4), "b": numbers.randint(1, 4)}
         definitions.append(block.definitions.format(**facts))
         rows = block.lines.format(**facts).splitlines()
-        if draw.random() < 0.35:
-            head, tail = (part.format(k=draw.randint(0, 2)) for part in draw.choice(NESTINGS))
+        if draw.is_chosen(0.35):
+            nesting = draw.choose("nesting", NESTINGS, [head for head, _ in NESTINGS])
+            head, tail = (part.format(k=numbers.randint(0, 2)) for part in nesting)
             rows = [head, *(f"    {row}" for row in rows), *tail.splitlines()]
-        if draw.random() < 0.25:
+        if draw.is_chosen(0.25):
             name = f"part_{number}"
             definitions.append(_function_text(name, rows))
             rows = [f"out, n = {name}(out, n)"]
         body += rows
-        if draw.random() < 0.15:
+        if draw.is_chosen(0.15):
             body.append("torch._dynamo.graph_break()")
     return PROGRAM.format(
         definitions="\n".join(definitions),
         body="\n".join(f"    {row}" for row in body),
-        start=draw.randint(0, 3),
-        dynamic=', "dynamic": True' if draw.random() < 0.2 else "",
+        start=numbers.randint(0, 3),
+        dynamic=', "dynamic": True' if draw.is_chosen(0.2) else "",
     )
 
 

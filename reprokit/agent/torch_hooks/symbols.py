@@ -73,6 +73,7 @@ _CODEGEN = "compile to the end of code generation on fake tensors"
 _KERNELS = "the kernels that a program launches, without a launch"
 _SIMULATED = "the simulation of a GPU"
 _OPERATORS = "definitions of the user's own operators"
+_STEERING = "which lowerings and handlers a program of a hunt runs"
 _SANITIZED = "the operators of a kernel that is built with sanitizers"
 HOOKED = (
     Symbol("torch.library:Library.impl", _OPERATORS),
@@ -114,6 +115,8 @@ REPLACED = (
     Symbol(f"{_INDUCTOR}.cpu_vec_isa:VecISA.check_build", _CODEGEN),
     Symbol(f"{_INDUCTOR}.config:wrap_inductor_compiled_regions", _CODEGEN, since="2.10"),
     Symbol("torch.nn:Module._apply", _CODEGEN),
+    Symbol(f"{_INDUCTOR}.graph:GraphLowering.call_function", _STEERING),
+    Symbol(f"{_TRANSLATOR}.call_function", _STEERING),
     Symbol(f"{_INDUCTOR}.compiler_bisector:CompilerBisector.disable_subsystem", "ablation"),
     Symbol(f"{_INDUCTOR}.lowering:make_fallback", "ablation"),
     Symbol(f"{_DYNAMO}.guards:profile_guard_manager", "the time of guards"),

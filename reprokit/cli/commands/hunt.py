@@ -11,7 +11,6 @@ import click
 from reprokit.cli.shared import options as shared
 from reprokit.cli.shared import out, terminal
 from reprokit.cli.shared.option_types import PLACE, SECONDS
-from reprokit.core.shared.errors import BadInput
 
 if TYPE_CHECKING:
     from reprokit.host.hunt.families import HuntDocument
@@ -26,17 +25,21 @@ if TYPE_CHECKING:
 @shared.option(
     "--source",
     "sources",
-    default="opinfo,types,python",
+    default="opinfo,types,views,python",
     show_default=True,
     metavar="NAME[,NAME]",
-    help="Where programs come from: opinfo, types, python and config.",
+    help=(
+        "Where programs come from: opinfo, types, views, python, config, mutate (known failures,"
+        " changed), mutate=FILE.py[:FACTORY] (your own program, changed), models (of transformers)"
+        " and models=TYPE[+TYPE]."
+    ),
 )
 @shared.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="The seed of all programs: the same seed makes the same programs.",
+    help="The seed of all programs. What the programs have run steers the choices after it.",
 )
 @shared.option(
     "--for",
@@ -84,34 +87,30 @@ def hunt(
 
     Programs run isolated, many in one process. A program that fails only when it is compiled is
     captured, reduced, proved and looked up in the catalogue. Failures with the same kind, phase and
-    cause are one family. NaN, the sign of zero, integer overflow, uninitialised memory and random
-    numbers are counted, and are no findings.
+    cause are one family. NaN, the sign of zero, rounding, integer overflow, uninitialised memory,
+    random numbers and what the compiler refuses are counted, and are no findings.
 
     \b
     Examples:
       reprokit hunt --for 8h
       reprokit hunt --source python --seed 3 --targets 500 --output-dir hunts/python-3
+      reprokit hunt --source mutate=model.py:make --for 1h --output-dir hunts/model
     """
-    from reprokit.host.hunt import hunt_runner
+    from reprokit.host.hunt import hunt_runner, source_places
     from reprokit.host.hunt.outcomes import HuntPlan
     from reprokit.host.nightly.night_runner import NightFailed
     from reprokit.host.probe.client import ServerLost
     from reprokit.host.system import interrupts
     from reprokit.host.system.progress import OperationStatus
 
-    names = [name.strip() for name in sources.split(",")]
-    for name in names:
-        if name not in hunt_runner.SOURCES:
-            raise BadInput(
-                f"--source {name}: there is no such source; use {', '.join(hunt_runner.SOURCES)}"
-            )
+    names = source_places.read_sources(sources)
     chosen = shared.interpreter_option(python)
     began = time.monotonic()
     with terminal.LiveStatus(is_quiet=as_json) as live, interrupts.deferred():
         try:
             document = hunt_runner.run_hunt(
                 output_dir.resolve(),
-                HuntPlan(tuple(names), seed, chosen),
+                HuntPlan(names, seed, chosen),
                 limit_s,
                 targets,
                 target_limit_s,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprokit.core.shared.hunted_programs import is_script
 from reprokit.host.hunt.outcomes import HuntFolder, Outcome
 from reprokit.host.nightly import night_report, night_runner
 from reprokit.host.nightly.jobs import job_result
@@ -84,9 +85,7 @@ def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show
     Raises:
         NightFailed: the ledger or the folder cannot be written.
     """
-    settings = {"environment": ENVIRONMENT}
-    programs = [hunt.program_of(one).relative_to(hunt.path) for one in chosen]
-    cells = tuple(SuiteCell(f"{path}:make", settings=settings, limits=LIMITS) for path in programs)
+    cells = tuple(_cell(hunt, one) for one in chosen)
     environments = {ENVIRONMENT: SuiteEnvironment(ENVIRONMENT, hunt.plan.python)}
     text = json.dumps([cell.key for cell in cells])
     suite = Suite(hunt.path / "hunt.toml", "hunt", text, cells, environments, keep_nights=10**6)
@@ -100,6 +99,16 @@ def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show
             row = dataclasses.asdict(_captured_finding(one, found))
             files.append_json(hunt.path / CAPTURED_FILE, row)
     return result["is_interrupted"]
+
+
+def _cell(hunt: HuntFolder, outcome: Outcome) -> SuiteCell:
+    """Return the capture of a finding, which compares its results whatever the environment says."""
+    settings = {"environment": ENVIRONMENT, "compare": True}
+    path = str(hunt.program_of(outcome).relative_to(hunt.path))
+    if is_script(files.read_text(hunt.path / path)):
+        command = ("{python}", path)
+        return SuiteCell(" ".join(command), command, settings, limits=LIMITS)
+    return SuiteCell(f"{path}:make", settings=settings, limits=LIMITS)
 
 
 def _captured_finding(outcome: Outcome, result: JobResult | None) -> CapturedFinding:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reprokit.host.hunt import capture_findings, target_search
+from reprokit.host.hunt import capture_findings, source_places, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
 from reprokit.host.hunt.outcomes import HuntPlan, open_hunt
 from reprokit.host.probe.client import ProbeServer
@@ -16,7 +16,6 @@ SERVER = "server"
 """The folder of the processes that run targets; it is empty after a search."""
 IMPORTS = ("import torch.testing._internal.common_methods_invocations",)
 """What the server imports, so that no child of it has to."""
-SOURCES = ("opinfo", "types", "views", "python", "config")
 ALL = 1 << 40
 TURN_S = 300.0
 """Seconds of a search before findings are captured."""
@@ -47,6 +46,7 @@ def run_hunt(
     end = time.monotonic() + limit_s
     last = ALL if most is None else most
     is_interrupted = False
+    source_places.check_sources(plan.sources, plan.python)
     with open_hunt(path, plan, target_limit_s) as hunt:
         if hunt.outcomes:
             counts = target_search.describe_counts(hunt)

@@ -11,15 +11,18 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reprokit.core.shared.errors import BadInput
+from reprokit.core.shared.hunted_programs import Steering, no_steering, note_program
 from reprokit.host.system import files, host_log
 
 HUNT_FILE, OUTCOMES_FILE, PROGRAMS_FOLDER = "hunt.json", "outcomes.jsonl", "programs"
+TEXTS_FILE, STEERING_FILE = "texts.jsonl", "steering.json"
+"""The text of each target, and what the targets of each source have run."""
 CRASH, HANG, LOST = "crash", "hang", "lost"
 FINDINGS = ("exception", "wrong-result", CRASH, HANG)
 """The outcomes that are captured; the others are only counted."""
@@ -30,6 +33,7 @@ class HuntPlan:
     """What a folder hunts for; it stays the same in all parts of the hunt."""
 
     sources: tuple[str, ...]
+    """Each is a name, or ``NAME=PLACE``."""
     seed: int
     python: str
 
@@ -59,6 +63,7 @@ class HuntFolder:
         """``limit_s`` is the most that a program may take, in seconds."""
         self.path, self.plan, self.limit_s = path, plan, limit_s
         self.outcomes = _read_outcomes(path / OUTCOMES_FILE)
+        self.steering: dict[str, Steering] = files.read_json_object(path / STEERING_FILE)
 
     @property
     def next_number(self) -> int:
@@ -70,12 +75,25 @@ class HuntFolder:
         """How many targets had each outcome, the most frequent first."""
         return dict(collections.Counter(one.kind for one in self.outcomes).most_common())
 
-    def add_outcome(self, outcome: Outcome, text: str) -> None:
-        """Add the outcome of the next target, and the program of a finding."""
+    def add_outcome(self, outcome: Outcome, row: Mapping[str, Any]) -> None:
+        """Add the outcome of the next target, and what its process wrote about it."""
+        text = str(row["text"])
         if outcome.is_finding:
             files.write_atomically(self.program_of(outcome), text)
+        files.append_json(self.path / TEXTS_FILE, {"number": outcome.number, "text": text})
         files.append_json(self.path / OUTCOMES_FILE, dataclasses.asdict(outcome))
         self.outcomes.append(outcome)
+        steering = self.steering.setdefault(outcome.source, no_steering())
+        note_program(steering, row.get("chosen", ()), row.get("ran", ()))
+
+    @property
+    def has_steering(self) -> bool:
+        """Whether the choices of the next targets are steered by a file."""
+        return (self.path / STEERING_FILE).exists()
+
+    def keep_steering(self) -> None:
+        """Write what the targets have run, which steers the choices of the next ones."""
+        files.write_json(self.path / STEERING_FILE, self.steering)
 
     def program_of(self, outcome: Outcome) -> Path:
         """Return the file of the program of a finding."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.errors import BadInput
+from reprokit.host.hunt import outcomes, source_places
 from reprokit.host.hunt.outcomes import CRASH, HANG, LOST, HuntFolder, Outcome, read_rows
 from reprokit.host.probe import isolated_runs
 from reprokit.host.probe.candidate import ProbeLimits
@@ -26,11 +27,14 @@ BATCH = 24
 """Targets of one child: its start costs less than one of them."""
 ROWS_FILE = "targets.jsonl"
 PROGRAM = """\
+import json
 import os
 from _reprokit.agent.hunt.judge_programs import judge_targets
 
 path = os.path.join(os.environ["REPROKIT_RUN_DIR"], {file!r})
-judge_targets({sources}, {seed}, {numbers}, path, {limit_s})
+with open({steering!r}) as file:
+    steering = json.load(file)
+judge_targets({sources}, {seed}, {numbers}, path, {limit_s}, steering)
 """
 Show = Callable[[str], None]
 
@@ -47,7 +51,12 @@ def search_targets(
     isolation = Isolation(cwd=str(hunt.path), is_open=bool(isolated_runs.why_not_isolated()))
     while hunt.next_number < last and time.monotonic() < until:
         first = hunt.next_number
-        _run_batch(hunt, server, range(first, min(first + BATCH, last)), isolation)
+        if (
+            first % BATCH == 0 or not hunt.has_steering
+        ):  # so that what ends a batch early does not change the next programs
+            hunt.keep_steering()
+        end = first - first % BATCH + BATCH
+        _run_batch(hunt, server, range(first, min(end, last)), isolation)
         show(describe_counts(hunt))
 
 
@@ -67,7 +76,8 @@ def _run_batch(
     plan = hunt.plan
     is_alone = len(numbers) == 1  # then the host has the limit, which knows the wait for a CPU
     text = PROGRAM.format(
-        sources=list(plan.sources),
+        sources=source_places.prepare_places(hunt.path, plan.sources),
+        steering=str(hunt.path / outcomes.STEERING_FILE),
         seed=plan.seed,
         numbers=list(numbers),
         file=ROWS_FILE,
@@ -86,7 +96,7 @@ def _run_batch(
                 )
             if "kind" not in row:
                 break
-            hunt.add_outcome(_outcome(number, row), row["text"])
+            hunt.add_outcome(_outcome(number, row), row)
         else:
             return
     finally:
@@ -95,9 +105,9 @@ def _run_batch(
         _run_batch(hunt, server, [number], isolation)
     else:
         kind, detail = _how_it_ended(ended, row)
-        source = plan.sources[number % len(plan.sources)]
+        source = plan.sources[number % len(plan.sources)].partition("=")[0]
         row = {"source": source, "text": "", **row, "kind": kind, "detail": detail, "group": detail}
-        hunt.add_outcome(_outcome(number, {**row, "cpu_s": ended.cpu_s}), row["text"])
+        hunt.add_outcome(_outcome(number, {**row, "cpu_s": ended.cpu_s}), row)
 
 
 def _rows_by_target(folder: Path) -> dict[int, dict[str, Any]]:

@@ -97,7 +97,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     FACTORY: ("agent/run_target.py", "agent/target", "core/shared/target_options.py"),
     MEMORY: ("agent/memory_meter.py", "core/shared/contract/memory_record.py"),
     TRANSFORMERS: ("agent/target/hf",),
-    HUNT: ("agent/hunt",),
+    HUNT: ("agent/hunt", "core/shared/hunted_programs.py"),
     ZOO: ("agent/models", "core/shared/zoo.py"),
     TIMING: ("agent/timing",),
     MEASURED: ("agent/measure_program.py", "core/shared/contract/measured_kinds.py"),

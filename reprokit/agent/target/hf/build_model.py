@@ -100,6 +100,40 @@ def needed_bytes(plan: ModelPlan, is_train: bool) -> int | None:
 
 def build_model(plan: ModelPlan) -> BuiltTarget:
     """Build the first class that runs with generated inputs; raises BadTarget if none does."""
+    model, recipes = _find_model(plan)
+    kwargs = {n: r.make_tensor(model.dtype) for n, r in recipes.items()}
+    text, call = _write_script(plan, type(model), recipes)
+    journal.write_event(
+        events.TransformersModel(
+            kind=type(model).__name__,
+            inputs={n: list(r.shape) for n, r in recipes.items()},
+            dtype=plan.dtype or "",
+            script=text,
+            call=dict(call),
+        )
+    )
+    return BuiltTarget(model, [((), kwargs)], form="args, kwargs")
+
+
+def find_script(plan: ModelPlan) -> tuple[str, dict[str, int]]:
+    """Return the text of a factory ``make`` of the first class that runs with generated inputs, and
+    the arguments of its call; raises BadTarget if none does.
+    """
+    model, recipes = _find_model(plan)
+    return _write_script(plan, type(model), recipes)
+
+
+def _write_script(
+    plan: ModelPlan, model_class: Any, recipes: dict[str, InputRecipe]
+) -> tuple[str, dict[str, int]]:
+    inputs = InputMaker(plan.config, plan.batch_size, plan.sequence_length)
+    return rebuild_script.write_script(plan.config, plan.changed, model_class, recipes, inputs)
+
+
+def _find_model(plan: ModelPlan) -> tuple[Any, dict[str, InputRecipe]]:
+    """Return the first model that runs with generated inputs, and the inputs; raises BadTarget if
+    none does.
+    """
     tried: list[str] = []
     for model_class in plan.classes[:MAX_CLASSES]:
         with _default_dtype(plan.dtype):
@@ -108,31 +142,12 @@ def build_model(plan: ModelPlan) -> BuiltTarget:
             continue
         recipes = _find_inputs(plan, model, tried)
         if recipes is not None:
-            kwargs = {n: r.make_tensor(model.dtype) for n, r in recipes.items()}
-            _journal_model(plan, model_class, recipes)
-            return BuiltTarget(model, [((), kwargs)], form="args, kwargs")
+            return model, recipes
     name, reasons = plan.config.model_type, "; ".join(tried)
     if all(" cannot be built" in t for t in tried):
         raise BadTarget(f"{name} cannot be built: {reasons}")
     raise BadTarget(
         f"no inputs were found with which {name} runs without torch.compile; tried: {reasons}"
-    )
-
-
-def _journal_model(plan: ModelPlan, model_class: Any, recipes: dict[str, InputRecipe]) -> None:
-    inputs = InputMaker(plan.config, plan.batch_size, plan.sequence_length)
-    text, call = rebuild_script.write_script(
-        plan.config, plan.changed, model_class, recipes, inputs
-    )
-    shapes = {n: list(r.shape) for n, r in recipes.items()}
-    journal.write_event(
-        events.TransformersModel(
-            kind=model_class.__name__,
-            inputs=shapes,
-            dtype=plan.dtype or "",
-            script=text,
-            call=dict(call),
-        )
     )
 
 

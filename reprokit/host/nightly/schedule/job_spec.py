@@ -114,18 +114,18 @@ def capture_words(cell: SuiteCell, python: str) -> tuple[list[str], list[str]]:
         "--stall",
         f"{limits.stall_s:g}",
     ]
-    if cell.command:
-        words += ["--on-stall", "end"]  # a job must end
-        return words, ["--", *(python if word == "{python}" else word for word in cell.command)]
     for name, value in cell.settings.items():
         if name == "environment":
-            words += ["--python", python]
+            words += [] if cell.command else ["--python", python]
         elif value is True:
             words.append("--" + name)
         elif value is False:
             words += ["--no-dynamic"] if name == "dynamic" else []
         else:
             words += ["--" + name, str(value)]
+    if cell.command:
+        words += ["--on-stall", "end"]  # a job must end
+        return words, ["--", *(python if word == "{python}" else word for word in cell.command)]
     for name, value in cell.knobs.items():
         words += target_options.option_words(name, value)
     if cell.device:

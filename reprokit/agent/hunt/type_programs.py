@@ -10,11 +10,11 @@ arguments, integers, and what is selected or computed from them without rounding
 
 from __future__ import annotations
 
-import random
-
 import torch
 
-from .operator_chains import Chain, Refused, program_text
+from .drawing import Drawing
+from .operator_chains import Chain
+from .operator_samples import Refused
 
 STEPS = (8, 14)
 ARGUMENTS = (3, 5)
@@ -239,33 +239,33 @@ TABLES = (SELECTIONS, STEPS_OF_VALUES, ROUNDED, CHANGES)
 WEIGHTS = (5, 7, 6, 1)
 
 
-def write_program(draw: random.Random) -> str:
+def write_program(draw: Drawing) -> str:
     """Return a program of eight to fourteen expressions and changes in place."""
     chain = Chain(draw)
-    chain.is_train = draw.random() < 0.1
-    shapes = draw.choice(SHAPES)
-    for number in range(draw.randint(*ARGUMENTS)):
-        shape = shapes[0] if not number else draw.choice(shapes)
-        chain.add_text(_argument(shape, draw.choice(TYPES), draw))
-    exact, wanted = {*chain.values}, draw.randint(*STEPS)
+    chain.is_train = draw.is_chosen(0.1)
+    shapes = draw.random.choice(SHAPES)
+    for number in range(draw.random.randint(*ARGUMENTS)):
+        shape = shapes[0] if not number else draw.random.choice(shapes)
+        chain.add_text(_argument(shape, draw.random.choice(TYPES), draw))
+    exact, wanted = {*chain.values}, draw.random.randint(*STEPS)
     for _ in range(wanted * MAX_TRIES):
         if len(chain.lines) >= wanted:
             break
-        (table,) = draw.choices(TABLES, WEIGHTS)
+        (table,) = draw.random.choices(TABLES, WEIGHTS)
         try:
             _add_line(chain, table, exact)
         except Refused:
             continue
-    return program_text(chain, '{"dynamic": True}' if draw.random() < 0.25 else "{}")
+    return chain.program('{"dynamic": True}' if draw.is_chosen(0.25) else "{}").text()
 
 
-def _argument(shape: tuple[int, ...], name: str, draw: random.Random) -> str:
+def _argument(shape: tuple[int, ...], name: str, draw: Drawing) -> str:
     """Return an expression for a tensor with small values, which no cast leaves."""
     dtype = f"torch.{name}"
     if name == "bool":
         return f"torch.rand({shape}) > 0.5"
     if name in FLOATS:
-        kind = draw.choice(("torch.randn({s}, dtype={t})", "torch.rand({s}, dtype={t}) * 4"))
+        kind = draw.random.choice(("torch.randn({s}, dtype={t})", "torch.rand({s}, dtype={t}) * 4"))
         return kind.format(s=shape, t=dtype)
     low = 0 if name in UNSIGNED else -6
     return f"torch.randint({low}, 7, {shape}, dtype={dtype})"
@@ -273,7 +273,7 @@ def _argument(shape: tuple[int, ...], name: str, draw: random.Random) -> str:
 
 def _add_line(chain: Chain, table: tuple[str, ...], exact: set[str]) -> None:
     """Add a line of a table with variables in it, and its variable to the exact ones."""
-    draw = chain.draw
+    draw = chain.draw.random
     needs_exact = table is STEPS_OF_VALUES or table is CHANGES
     names = [name for name in chain.values if name in exact or not needs_exact]
     # later variables are more frequent, and every one is possible
@@ -284,7 +284,7 @@ def _add_line(chain: Chain, table: tuple[str, ...], exact: set[str]) -> None:
         for t in (*SIGNED, *UNSIGNED)
         if getattr(torch, t).itemsize == value.element_size() and not value.is_floating_point()
     ]
-    form = draw.choice(table)
+    form = chain.draw.choose("expression", table)
     text = form.format(
         a=a,
         b=b,

@@ -6,11 +6,12 @@ compiled by ``aot_eager``, which costs a tenth of Inductor.
 
 from __future__ import annotations
 
-import random
-
 import torch
 
-from .operator_chains import CHANGES, VIEWS, Chain, Refused, program_text
+from .chain_steps import CHANGES, VIEWS
+from .drawing import Drawing
+from .operator_chains import Chain
+from .operator_samples import Refused
 
 STEPS = (4, 8)
 MAX_TRIES = 40
@@ -75,24 +76,27 @@ MORE_CHANGES = (
     "with torch.no_grad(): {v}.copy_({w})",
     "with torch.no_grad(): {v}[..., 0] = 1",
 )
+TABLES = (VIEWS, MORE_VIEWS, VALUES, CHANGES, MORE_CHANGES)
+WEIGHTS = (3, 4, 3, 4, 5)
 
 
-def write_program(draw: random.Random) -> str:
+def write_program(draw: Drawing) -> str:
     """Return a program of four to eight views, values and changes."""
     chain = Chain(draw)
-    chain.is_train = draw.random() < 0.5
-    for _ in range(draw.randint(1, 2)):
-        shape = draw.choice(SHAPES)
+    chain.is_train = draw.is_chosen(0.5)
+    for _ in range(draw.random.randint(1, 2)):
+        shape = draw.random.choice(SHAPES)
         chain.add_text(f"torch.arange(1.0, {torch.Size(shape).numel() + 1}).reshape({shape})")
-    wanted = draw.randint(*STEPS)
+    wanted = draw.random.randint(*STEPS)
     for _ in range(wanted * MAX_TRIES):
         if len(chain.lines) >= wanted:
             break
-        table = draw.choices((VIEWS, MORE_VIEWS, VALUES, CHANGES, MORE_CHANGES), (3, 4, 3, 4, 5))[0]
+        table = draw.random.choices(TABLES, WEIGHTS)[0]
+        kind = "change" if table in (CHANGES, MORE_CHANGES) else "view"
         try:
-            chain.add_from(table, table is CHANGES or table is MORE_CHANGES)
+            chain.add_row(kind, table, chain.pick_value())
         except Refused:
             continue
-    backend = "inductor" if draw.random() < 0.1 else "aot_eager"
-    dynamic = ', "dynamic": True' if draw.random() < 0.2 else ""
-    return program_text(chain, f'{{"backend": "{backend}"{dynamic}}}')
+    backend = "inductor" if draw.is_chosen(0.1) else "aot_eager"
+    dynamic = ', "dynamic": True' if draw.is_chosen(0.2) else ""
+    return chain.program(f'{{"backend": "{backend}"{dynamic}}}').text()
