@@ -89,7 +89,7 @@ def test_a_peak_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
     assert "noise" not in text and "SCALES" not in text
 
 
-@pytest.mark.real("it reduces a program and proves it")
+@pytest.mark.long
 def test_growth_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
     """The program counts the bytes of tensors after each 20 calls."""
     done = capture(write, tmp_path / "out", "KEPT.append(args[0][:2].clone())", 4, "--calls", "60")
@@ -98,7 +98,7 @@ def test_growth_becomes_a_small_program(write: Any, tmp_path: Path) -> None:
     assert "noise" not in text and "SCALES" not in text
 
 
-@pytest.mark.real("it reduces a program and proves it")
+@pytest.mark.long
 def test_slow_calls_become_a_small_program(write: Any, tmp_path: Path) -> None:
     """The program times both functions in turns."""
     target = f"{write('program.py', SMALL)}:make"
