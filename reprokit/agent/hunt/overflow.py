@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from .wide_results import WideMode
 
 
 @contextlib.contextmanager
@@ -22,28 +23,21 @@ def watching_integers() -> Iterator[list[str]]:
         yield seen
 
 
-class _IntegerMode(TorchDispatchMode):
+class _IntegerMode(WideMode):
     def __init__(self, seen: list[str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._seen = seen
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        tree_map = torch.utils._pytree.tree_map
-        wide: Any = None
-        if not func.is_view:
-            wide_args, wide_kwargs = tree_map(_copied, (args, kwargs))
-            if wide_kwargs.get("dtype") is not None and not wide_kwargs["dtype"].is_floating_point:
-                wide_kwargs["dtype"] = torch.float64
-            with contextlib.suppress(Exception):
-                wide = func(*wide_args, **wide_kwargs)
-        out = func(*args, **kwargs)
-        if wide is not None:
-            leaves = torch.utils._pytree.tree_leaves
-            for got, exact in zip(leaves(out), leaves(wide), strict=False):
-                if _leaves_type(got, exact):
-                    self._seen.append(str(func))
-        return out
+    def widened(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        wide: tuple[Any, Any] = torch.utils._pytree.tree_map(_copied, (args, kwargs))
+        dtype = wide[1].get("dtype")
+        if dtype is not None and not dtype.is_floating_point:
+            wide[1]["dtype"] = torch.float64
+        return wide
+
+    def compare(self, func: Any, got: Any, exact: Any) -> None:
+        if _leaves_type(got, exact):
+            self._seen.append(str(func))
 
 
 def _is_integer(value: Any) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from .wide_results import WideMode
 
 WIDE = {
     torch.float16: torch.float64,
@@ -27,27 +28,20 @@ def rounding_otherwise(sign: int) -> Iterator[None]:
         yield
 
 
-class _RoundingMode(TorchDispatchMode):
+class _RoundingMode(WideMode):
     def __init__(self, sign: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._sign = sign
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        tree_map = torch.utils._pytree.tree_map
-        is_random = torch.Tag.nondeterministic_seeded in func.tags
-        wide: Any = None
-        if not func.is_view and not is_random:
-            wide_args, wide_kwargs = tree_map(_widened, (args, kwargs))
-            with contextlib.suppress(Exception):
-                wide = func(*wide_args, **wide_kwargs)
-        out = func(*args, **kwargs)
-        if wide is not None:
-            leaves = torch.utils._pytree.tree_leaves
-            for got, exact in zip(leaves(out), leaves(wide), strict=False):
-                if isinstance(got, torch.Tensor) and isinstance(exact, torch.Tensor):
-                    self._move(got, exact)
-        return out
+    def widened(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            return None
+        wide: tuple[Any, Any] = torch.utils._pytree.tree_map(_widened, (args, kwargs))
+        return wide
+
+    def compare(self, func: Any, got: Any, exact: Any) -> None:
+        if isinstance(got, torch.Tensor) and isinstance(exact, torch.Tensor):
+            self._move(got, exact)
 
     def _move(self, got: torch.Tensor, exact: torch.Tensor) -> None:
         if got.dtype not in WIDE or got.shape != exact.shape or not got.numel():
