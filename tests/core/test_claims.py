@@ -64,7 +64,7 @@ def test_the_subject_of_the_sentence_is_that_of_the_evidence() -> None:
 
 
 def test_the_blamed_pass_is_a_part_of_the_claim_that_is_checked() -> None:
-    """A sentence is true only if each clause of it is."""
+    """A sentence is true only if each of its clauses is true."""
     whole = ProgramAblation(STEPS, "it disappears without the post-grad pass `reinplace`")
     assert "reinplace" in whole.claim.text
     what = {"without_application": ("post-grad pass", "reinplace")}

@@ -16,7 +16,7 @@ from typing import Any
 NAME = "torch._dynamo.output_graph"
 FAULTS = ("hang", "crash", "memory", "files", "processes")
 EVERY = 40
-"""One of so many programs has each fault."""
+"""The number of programs of which one has each fault."""
 MARK = "planted-by-hunt-faults"
 
 

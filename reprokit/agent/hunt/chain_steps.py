@@ -102,7 +102,7 @@ LAYOUTS = (
     "expanded",
     "channels last",
 )
-"""How an argument lies in memory."""
+"""The layouts of an argument in memory."""
 SHARED = ("{v}", "{v}.detach()", "{v}.detach()[1:]", "{v}.detach().view(-1)", "{v}.detach().t()")
 """Arguments that share the memory of another argument."""
 CONTEXTS = (

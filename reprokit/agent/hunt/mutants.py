@@ -103,7 +103,7 @@ def _calls(tree: ast.AST, names: frozenset[str]) -> list[ast.Call]:
 
 
 def _bodies(tree: ast.Module, least: int) -> list[list[ast.stmt]]:
-    """Return the lists of at least so many statements, other than imports and definitions."""
+    """Return the bodies with ``least`` statements or more, without imports and definitions."""
     found = []
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

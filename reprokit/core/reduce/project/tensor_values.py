@@ -14,7 +14,7 @@ OF_TENSORS = frozenset({"item", "tolist", "numpy"})
 def names_of_tensor_values(tree: ast.Module) -> set[str]:
     """Return the variables, attributes and parameters whose values may come from ``OF_TENSORS``.
 
-    Names are not told apart by their scope, so a name may be in the set that has no such value.
+    Scopes are ignored, so the set may also have a name whose value never comes from a tensor.
     """
     functions: dict[str, list[str]] = {}
     for row in ast.walk(tree):
