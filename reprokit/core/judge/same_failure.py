@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from reprokit.core.judge.stacks.frames import without_owners
 from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.records.verdict_kinds import FAILED_CHECK
 
 ProbeAnswer = Literal["same", "other", "passes", "unresolved"]
 """The same failure, a different one, none, and no answer, which never counts as the failure."""
@@ -14,6 +15,8 @@ SAME: Final = "same"
 OTHER: Final = "other"
 PASSES: Final = "passes"
 UNRESOLVED: Final = "unresolved"
+HEAP: Final = "damaged heap"
+"""What happened where glibc aborted because of its own data."""
 CACHED: Final = "cached code"
 """The first words of a failure that needs a cache. Its stage is not a part of the signature."""
 ANSWERS: tuple[ProbeAnswer, ...] = (SAME, OTHER, PASSES, UNRESOLVED)
@@ -39,6 +42,8 @@ def compare_failures(wanted: Signature, verdict: Verdict, signature: Signature) 
     """
     if verdict.kind == "ok":
         return PASSES
+    if is_same_check(wanted, signature):
+        return SAME
     if verdict.kind == "unknown":
         return UNRESOLVED
     if signature.algorithm != wanted.algorithm:
@@ -108,6 +113,16 @@ def begins_alike(wanted: Signature, signature: Signature) -> bool:
     return is_one_kind and signature.algorithm == wanted.algorithm and is_one_place
 
 
+def is_same_check(one: Signature, two: Signature) -> bool:
+    """Return whether ``one`` is a failed check of a program, and ``two`` may be the same.
+
+    Whether it passes without torch.compile is a different question.
+    """
+    a, b = one.parts, two.parts
+    is_own = b.kind in (FAILED_CHECK, "error-in-eager") or (not b.phase and b.kind != "ok")
+    return a.kind == FAILED_CHECK and is_own and a.what == b.what
+
+
 def is_same_slow_compile(one: Signature, two: Signature) -> bool:
     """Return whether ``one`` is a slow compile, and ``two`` reached its deadline in the same part
     of the compiler, whether it advanced or not.
@@ -131,10 +146,12 @@ def is_same_growth(one: Signature, two: Signature) -> bool:
 
 def is_same_crash(one: Signature, two: Signature) -> bool:
     """Return whether both are one crash as far as is known: only one of them has a run with
-    sanitizers. A candidate has none.
+    sanitizers. A candidate has none. Without that run, a damaged heap is in no phase.
     """
     a, b = one.parts, two.parts
     is_one_known = bool(a.site) != bool(b.site)
+    if is_one_known and a.what.endswith(HEAP):
+        return (a.kind, a.what) == (b.kind, b.what)
     return is_one_known and a.title_without_site == b.title_without_site
 
 

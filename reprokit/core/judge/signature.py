@@ -7,6 +7,8 @@ own frames, how exceptions were wrapped) is blanked. ``explain`` lists the steps
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
 import itertools
 import re
@@ -14,7 +16,7 @@ from collections.abc import Sequence
 
 from reprokit.core.judge.hangs import wait_graph
 from reprokit.core.judge.responsible import simulation_gaps
-from reprokit.core.judge.same_failure import CACHED
+from reprokit.core.judge.same_failure import CACHED, HEAP
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks.evidence import blamed_exception, fatal_fault, still_frames
 from reprokit.core.judge.stacks.location import plural
@@ -22,10 +24,10 @@ from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, normalise_m
 from reprokit.core.records.dumps import Frame, Raised
 from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.records.verdict_kinds import FAILED_CHECK, kind_named
 from reprokit.core.shared import result_comparison
 
-ALGORITHM = 10
+ALGORITHM = 11
 """It is increased whenever a title could change for the same evidence. Ids of different algorithms
 are never compared.
 """
@@ -37,8 +39,9 @@ CRASH_FRAMES = 3
 EXCEPTION_FRAMES = 1
 
 _FAKE = re.compile(
-    r"Dynamo failed to run FX node with fake tensors:.*?: got"
-    r" (?P<type>\w+)\((?P<quote>['\"])(?P<message>.*?)(?P=quote)\)\s*$",
+    r"Dynamo failed to run FX node with fake tensors: call_(?P<how>\w+)"
+    r" (?:<(?:built-in )?(?:function|method) (?P<function>\w+)[^>]*>|(?P<name>[\w.]+))?.*?: got"
+    r" (?P<type>\w+)\((?P<message>(?P<quote>['\"]).*?(?P=quote))\)\s*$",
     re.DOTALL | re.MULTILINE,
 )
 """The exception of an operator on fake tensors, inside the message of a wrapper. The wrapper is
@@ -120,6 +123,11 @@ def _identity(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]
     raised = blamed_exception(seen)
     if raised is not None and verdict.kind in ("exception", "error-in-eager", "oom"):
         return _of_exception(raised)
+    if verdict.kind == FAILED_CHECK and raised is not None:
+        what, _, explain = _of_exception(raised)
+        return what, "", [*explain, "the check is the program's own, so it has no place in torch"]
+    if verdict.kind == FAILED_CHECK or verdict.cause == "exit":
+        return f"exit status {seen.exit_status}", "", ["how the program ended itself"]
     return verdict.cause or "", "", ["no stack and no exception: only the cause"]
 
 
@@ -130,8 +138,14 @@ def _of_exception(raised: Raised) -> tuple[str, str, list[str]]:
         " identifies the bug"
     ]
     if fake := _FAKE.search(root.message):
-        explain.append(f"an operator failed on fake tensors: {fake['message'][:80]!r}")
-        return f"{fake['type']}: {normalise_message(fake['message'])}", "fake tensors", explain
+        message = _quoted_message(fake["message"])
+        operator = fake["function"] or fake["name"] or ""
+        if fake["how"] == "module":  # its name is the user's
+            operator = ""
+        explain.append(f"{operator or 'an operator'} failed on fake tensors: {message[:80]!r}")
+        named = operator.removesuffix(".default")
+        place = f"{named} with fake tensors" if named else "fake tensors"
+        return f"{fake['type']}: {normalise_message(message)}", place, explain
     if error := error_of_gpu_kernel(root.message):
         explain.append("a later call reported this error of a kernel, so its stack says nothing")
         return f"kernel on a GPU: {error}", "", explain
@@ -149,6 +163,16 @@ def _of_exception(raised: Raised) -> tuple[str, str, list[str]]:
     return f"{name}: {message}" if message else name, _names(kept), explain
 
 
+def _quoted_message(quoted: str) -> str:
+    """Return a message that another message has as a Python literal, without the stack of C++ that
+    torch appends.
+    """
+    message = quoted[1:-1]
+    with contextlib.suppress(SyntaxError, ValueError):  # the quote of a long message may be cut
+        message = str(ast.literal_eval(quoted))
+    return message.partition("\nException raised from ")[0]
+
+
 def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]:
     cause = verdict.cause or "signal"
     error = fr.parse_terminate(seen.stderr_tail)
@@ -161,6 +185,9 @@ def _of_crash(verdict: Verdict, seen: Observation) -> tuple[str, str, list[str]]
             "",
             [f"the C++ runtime reported {error[:80]!r} before it aborted"],
         )
+    if error := fr.parse_heap_error(seen.stderr_tail):
+        chance = f"glibc reported {error!r}: which call finds a damaged heap is chance"
+        return f"{cause} {HEAP}", "", [chance]
     fault = fatal_fault(seen)
     if fault is None:
         return cause, "", ["no Python stack of the crash: only the signal"]

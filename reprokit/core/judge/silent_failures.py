@@ -6,7 +6,11 @@ import re
 
 from reprokit.core.judge import growing_memory, slow_calls
 from reprokit.core.judge.stacks import frames as fr
-from reprokit.core.judge.stacks.evidence import ends_by_itself, has_ended_normally
+from reprokit.core.judge.stacks.evidence import (
+    ends_by_itself,
+    has_ended_normally,
+    is_from_compiler,
+)
 from reprokit.core.judge.stacks.location import as_sentence, plural
 from reprokit.core.records import rank_graphs
 from reprokit.core.records.caches.cache_uses import MISS_MESSAGE
@@ -34,9 +38,8 @@ MAX_MORE_WRONG = 5
 def _wrong_result(seen: Observation) -> Verdict | None:
     if seen.comparison is None or not (wrong := seen.comparison.wrong):
         return None
-    if seen.raised is not None and not ends_by_itself(seen):
-        # a program may check its results itself; any other exception is a different failure
-        return None
+    if seen.raised is not None and is_from_compiler(seen.raised, seen):
+        return None  # a different failure; the program's own exception may be caused by the results
     known = {
         "compiled": "the float64 run shows that compiled code is wrong",
         "unknown": "there is no float64 run to decide which side is wrong",

@@ -27,9 +27,12 @@ from reprokit.core.records.dumps import Raised
 from reprokit.core.records.finding import LAST_LINE, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.process_state import UNMET_WORDS, describe_exit, unmet_need
+from reprokit.core.records.verdict_kinds import FAILED_CHECK
 from reprokit.core.shared import cuts
 
 MAX_LINE_CHARS = 200
+_BACKENDS = {"dynamo": "eager", "aot": "aot_eager"}
+"""Part of the compiler -> the backend that has it as its last part and generates no code."""
 LEAST_CPUS = 0.5
 """A compile that had less than this many CPUs, though it wanted them, is not called slow."""
 
@@ -47,6 +50,7 @@ def judge_run(seen: Observation) -> Verdict:
         exhausted.out_of_memory,
         _crash,
         *silent_failures.QUESTIONS,
+        _failed_check,
         _exception,
         _swallowed,
         finished.judge_finished,
@@ -272,16 +276,20 @@ def _crash(seen: Observation) -> Verdict | None:
     phase: str | None = None
     error = fr.parse_terminate(seen.stderr_tail)
     site = seen.crash_site
+    heap = fr.parse_heap_error(seen.stderr_tail)
     is_of_kernel = bool(error) and fr.names_generated(seen.stderr_tail)
     is_of_kernel |= site is not None and site.place == crash_sites.GENERATED
     if fault is not None:
         frames = fr.normalise_frames(fault.frames)
-        phase_and_frame = phases.phase_of_frames(frames)
+        phase_and_frame = phases.phase_of_frames(frames) if not heap else None
+        is_outside = not (fr.RULES.is_compiled(frames) or seen.open_events)
+        if heap:  # where the damage is found is chance
+            is_outside = not any(graph.is_done for graph in seen.graphs)
         evidence.append(f"faulthandler: {fault.headline}")
         if phase_and_frame:
             phase = phase_and_frame[0]
             evidence.append(f"phase {phase} from frame {fr.show_frame(phase_and_frame[1])}")
-        elif not (fr.RULES.is_compiled(frames) or seen.open_events or is_of_kernel):
+        elif is_outside and not is_of_kernel and seen.eager != "passes":
             return Verdict(
                 "error-in-eager",
                 "eager",
@@ -296,19 +304,38 @@ def _crash(seen: Observation) -> Verdict | None:
         return Verdict("error-in-eager", "eager", name, why, tuple(evidence))
     if phase is None and is_of_kernel:
         phase = "kernel-run"
-        says = "message" if site is None else "report of the sanitizers"
-        evidence.append(f"the {says} names a file that Inductor generated")
-    phase = phase or location.phase_of_open_events(seen)
-    if error:
-        evidence.append(f"stderr: {error[:300]}")
-    how = f"the target was killed by {name}" + (f" ({error[:160]})" if error else "")
+        what = "message" if site is None else "report of the sanitizers"
+        evidence.append(f"the {what} names a file that Inductor generated")
+    if not heap:
+        phase = phase or location.phase_of_open_events(seen)
+    if says := error or heap:
+        evidence.append(f"stderr: {says[:300]}")
+    how = f"the target was killed by {name}" + (f" ({says[:160]})" if says else "")
     called = location.called_kernel(fault.source) if fault and phase == "kernel-run" else ""
     work = {"kernel": called} if called else {}
     doing = location.doing_in_words(phase, seen, work)
+    if heap and phase is None:
+        doing = "because its heap was damaged before"
     if site is not None:
         doing += f": {site.summary}"
         evidence += site.evidence
+        work |= {"line": site.line} if site.line else {}
     return Verdict("crash", phase, name, as_sentence(f"{how}, {doing}"), tuple(evidence), work=work)
+
+
+def _failed_check(seen: Observation) -> Verdict | None:
+    """Return the verdict on a program that ends by its own check, and passes in eager."""
+    if not seen.check or seen.eager != "passes":
+        return None
+    raised = blamed_exception(seen)
+    if raised is not None and is_from_compiler(raised, seen):
+        return None
+    short = _short_cause(seen) or describe_exit(seen.exit_status)
+    backend = _BACKENDS[seen.first_rung]
+    what = f"the check `{seen.check}` fails" if seen.raised else f"the program ends with {short}"
+    why = f'{what} with torch.compile, also with backend="{backend}", and not without'
+    evidence = location.exception_evidence(raised) if raised is not None else ()
+    return Verdict(FAILED_CHECK, seen.first_rung, short, as_sentence(why), evidence)
 
 
 def _exception(seen: Observation) -> Verdict | None:

@@ -171,6 +171,10 @@ class Observation:
     """What the evidence names of reprokit; empty if it names nothing."""
     answers: tuple[Answer, ...] = ()
     """The results of second, shorter runs."""
+    check: str = ""
+    """The line that ended the program in the run with torch.compile, and not in the one without, if
+    it also ends it with ``first_rung``, where no code is generated; empty if there is none.
+    """
     comparison: Comparison | None = None
     """The comparison of compiled results with eager; None if they were not compared."""
     speed: Speed | None = None

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH, PEAK_MEMORY, SLOWER
 
 NONDETERMINISTIC = "nondeterministic"
+FAILED_CHECK = "failed-check"
+"""A check of the program fails with torch.compile only, and no compared result is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,13 @@ KINDS = {
             is_asserted=True,
             compares_results=True,
             expected="the same results",
+            search_words="incorrect",
+        ),
+        Kind(
+            name=FAILED_CHECK,
+            is_minimizable=True,
+            is_of_calls=True,
+            expected="that the check passes",
             search_words="incorrect",
         ),
         Kind(

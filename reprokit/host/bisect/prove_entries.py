@@ -17,7 +17,7 @@ from typing import Any
 
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Identity, Signature
-from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.records.verdict_kinds import FAILED_CHECK, kind_named
 from reprokit.core.shared.contract.serialize import from_json
 from reprokit.core.triage import known_failures, traits
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
@@ -117,10 +117,11 @@ class _Prover:
     def _run_program(self, entry: KnownFailure, program: str) -> ProvedRun:
         """Return how a program ended in a forked child, or else in a process of its own.
 
-        A program that is slow, hangs, needs a GPU, or passes although the entry says that it fails
-        gets a process of its own.
+        A program that is slow, hangs, needs a GPU or checks itself, or passes although the entry
+        says that it fails, gets a process of its own.
         """
-        if not (kind_named(entry.kind).is_slow or entry.gpu):
+        needs_own = kind_named(entry.kind).is_slow or entry.kind == FAILED_CHECK
+        if not (needs_own or entry.gpu):
             run = self._run_in_child(entry, program)
             if run.answer != known_failures.PASSES or not entry.failing:
                 return run

@@ -11,11 +11,13 @@ import contextlib
 import dataclasses
 from pathlib import Path
 
-from reprokit.core.experiments.ablation import EAGER, CompileVariant
+from reprokit.core.experiments.ablation import BACKENDS, EAGER, CompileVariant
 from reprokit.core.judge import same_failure
 from reprokit.core.judge.responsible import ownership
+from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.host.experiments import follow_up, run_ablation
 from reprokit.host.experiments.eager_vs_compiled import raised_alike
@@ -27,6 +29,7 @@ from reprokit.host.report import users_line
 MIN_DEADLINE_S = 60.0
 SLOWER = 4.0
 """The deadline of a run, as a multiple of the time of the run that failed."""
+MAX_CHECK_CHARS = 200
 AS_IT_SAYS = CompileVariant("as the program says", "own")
 
 
@@ -52,7 +55,7 @@ def check_without_compile(
             # the server has imported more than the program, so a fresh process must fail as well
             usual = dataclasses.replace(limits, compares=False)
             eager = run_in_fresh_process(program, python, folder, wanted, usual, is_eager=True)
-            if not raised_alike(seen, eager.seen):
+            if not ended_alike(seen, eager.seen):
                 return seen
             detail = follow_up.describe_end(eager.seen)
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
@@ -61,14 +64,42 @@ def check_without_compile(
     # the exception ended the program, so what is only missing is no wrong result
     wrong = comparison.wrong if comparison is not None else ()
     is_wrong = any(difference.what != "missing" for difference in wrong)
-    if not (is_wrong or raised_alike(seen, compiled.seen)):
+    if not (is_wrong or ended_alike(seen, compiled.seen)):
         return seen
-    return dataclasses.replace(
-        seen,
-        eager="passes",
-        eager_detail=f"{'a' if isolation.is_open else 'an isolated'} copy passes",
-        comparison=comparison if is_wrong else seen.comparison,
-    )
+    copy = "a" if isolation.is_open else "an isolated"
+    seen = dataclasses.replace(seen, eager="passes", eager_detail=f"{copy} copy passes")
+    if is_wrong:
+        return dataclasses.replace(seen, comparison=comparison)
+    limits = dataclasses.replace(limits, compares=False)
+    runner = run_ablation.AblationRunner(server, program, wanted, limits, python)
+    return _with_check(seen, runner)
+
+
+def _with_check(seen: Observation, runner: run_ablation.AblationRunner) -> Observation:
+    """Return ``seen`` with the check that fails, and the part of the compiler that it needs.
+
+    Only backends that generate no code are tried, because rounding may explain the others.
+    """
+    for variant in BACKENDS[1:3]:
+        if ended_alike(seen, runner.run_variant(variant).seen):
+            return dataclasses.replace(seen, check=_text_of_check(seen), first_rung=variant.part)
+    return seen
+
+
+def _text_of_check(seen: Observation) -> str:
+    """Return the line of the program that raised, or how the program ended itself."""
+    if seen.raised is None:
+        return f"exit status {seen.exit_status}"
+    judged = judge_run(seen)
+    text = users_line.find_text_of_line(judged, seen)
+    return cuts.cut_head(text, MAX_CHECK_CHARS) or judged.cause or "an exception"
+
+
+def ended_alike(seen: Observation, other: Observation) -> bool:
+    """Return whether two runs raised exceptions of one type, or ended with one exit status."""
+    if seen.raised is None and other.raised is None:
+        return bool(seen.exit_status) and seen.exit_status == other.exit_status
+    return raised_alike(seen, other)
 
 
 def note_eager_end(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from reprokit.core.experiments.ablation import BACKENDS, TRACED, CompileVariant
 from reprokit.core.judge import same_failure
-from reprokit.core.records.verdict_kinds import kind_named
+from reprokit.core.records.verdict_kinds import FAILED_CHECK, kind_named
 from reprokit.core.redaction.redactor import Redactor
 from reprokit.core.reduce import readable, two_processes
 from reprokit.core.reduce.passes import statements
@@ -121,7 +121,8 @@ def _with_plain_backend(case: cases.MinimizeCase) -> list[starting_points.Starti
     source is tried with the backend "eager" first.
     """
     starts = cases.starting_points_of_case(case)
-    if case.verdict.phase not in TRACED or case.profile.first_failing != BACKENDS[1]:
+    is_traced = case.verdict.phase in (*TRACED, BACKENDS[1].part)
+    if not is_traced or case.profile.first_failing != BACKENDS[1]:
         return starts
     plain = [
         dataclasses.replace(start, text=statements.with_backend(start.text, "eager"))
@@ -139,7 +140,8 @@ def cheapest_way(case: cases.MinimizeCase) -> CompileVariant | None:
     compiled as they are.
     """
     first = case.profile.first_failing
-    is_usual = case.verdict.kind == "exception" and case.verdict.phase not in TRACED
+    is_usual = case.verdict.kind in ("exception", FAILED_CHECK)
+    is_usual &= case.verdict.phase not in TRACED
     return first if is_usual and first in BACKENDS[1:-1] else None
 
 

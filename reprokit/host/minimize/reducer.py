@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import time
@@ -151,6 +152,7 @@ class Reducer:
                 oracle.status.trying = f"the {LEVEL_NAMES[start.level]} as it is"
                 is_own = self._verdict.phase == "backend" and "backend=" in start.text
                 words = ["backend="] * is_own + ["manual_seed"] * (start.level in properties.DRAWS)
+                words += _plain_check(self._seen.check, start.text)
                 oracle.begin_program(start.text, carried, words)
                 for what in start.missing:
                     self._note(f"the program does not have {what}")
@@ -406,6 +408,17 @@ class Reducer:
                 for seed in EAGER_SEEDS
             )
         return False
+
+
+def _plain_check(check: str, text: str) -> list[str]:
+    """Return the check of a program without its layout, if the line is a whole statement of it.
+
+    A smaller program keeps it, because a different check would be a different failure.
+    """
+    with host_log.suppress(SyntaxError, ValueError, RecursionError):
+        plain = ast.unparse(ast.parse(check))
+        return [plain] if plain and plain in ast.unparse(ast.parse(text)) else []
+    return []
 
 
 def _seeds(seeds: list[int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from reprokit.core.records.finding import Signature, Verdict, identity_of_title
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import FAILED_CHECK
 from reprokit.core.shared import simulation
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.contract.serialize import field_types, from_json
@@ -25,6 +26,8 @@ _KIND = re.compile(r"[a-z][a-z-]{0,39}")
 _PARTY = re.compile(r"[a-z-]{0,40}")
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _KERNEL = re.compile(r"[A-Za-z0-9_-]{1,150}\.py")
+_LOCATED = ("wrong-result", FAILED_CHECK)
+"""Kinds whose phase is the part of the compiler where they begin."""
 _SEEN = (
     "kernel",
     "seconds",
@@ -91,7 +94,7 @@ def read_observation(pack: reader.PackFiles, judged: Verdict) -> Observation:
         kept["kernel"] = ""
     return Observation(
         **kept,
-        first_rung=judged.phase or "" if judged.kind == "wrong-result" else "",
+        first_rung=judged.phase or "" if judged.kind in _LOCATED else "",
         departs=judged.work.get("op", ""),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from reprokit.core.experiments import condition_lines, rates
+from reprokit.core.judge import same_failure
 from reprokit.core.reduce import repeated, sized_program
 from reprokit.host.experiments import find_conditions
 from reprokit.host.minimize import cases, minimization
@@ -119,7 +120,8 @@ def can_study_conditions(state: State) -> bool:
         return False
     limits = cases.probe_limits_of(state.study.case_for(state))
     is_timed = limits.is_slow or bool(limits.sizes)
-    return not (is_timed or limits.gpu is not None or limits.stage or limits.is_kernel)
+    is_chance = state.signature.parts.what.endswith(same_failure.HEAP)
+    return not (is_timed or is_chance or limits.gpu is not None or limits.stage or limits.is_kernel)
 
 
 def study_conditions(state: State) -> State:

@@ -14,6 +14,7 @@ from reprokit.core.experiments.remedies import advice
 from reprokit.core.judge import machine_limits
 from reprokit.core.judge.stacks import location, phases
 from reprokit.core.records import crash_sites
+from reprokit.core.records.crash_sites import CrashSite
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Missing, Observation
 from reprokit.core.records.verdict_kinds import kind_named
@@ -191,7 +192,7 @@ def may_compare(state: State) -> bool:
     """Return True where wrong results are possible: nothing failed, or only the program's own code,
     which may check its results.
     """
-    is_own_check = state.has_run and state.is_command and state.verdict.kind == "error-in-eager"
+    is_own_check = state.has_run and state.is_command and state.has_failed_by_itself
     return may_hide_more(state) or is_own_check
 
 
@@ -380,12 +381,28 @@ def find_crash_site(state: State) -> State:
             site = sanitized_run.run_program(
                 case.source, case.isolation, case.python, case.signature, state.seen, state.run_path
             )
+    if isinstance(site, CrashSite) and not again:
+        site = dataclasses.replace(site, line=_line_in_original(site.line, case.source, request))
     if isinstance(site, str):
         return state.with_missing("crash site", site)
     called = location.called_kernel(state.verdict.work.get("kernel", ""))
     if not site.operator and site.place != crash_sites.GENERATED and "." in called:
         site = dataclasses.replace(site, operator=called.removeprefix("torch.ops."))
     return dataclasses.replace(state, seen=dataclasses.replace(state.seen, crash_site=site))
+
+
+def _line_in_original(line: str, copy: str, request: Request) -> str:
+    """Return ``FILE:LINE`` of the copy of a program as a line of the user's file, or of the copy in
+    the pack where that was joined of several files.
+    """
+    _, _, number = line.rpartition(f"{run_names.REPRO_FILE}:")
+    if not number.isdecimal():
+        return line
+    for word in request.target.command:
+        script = Path(request.cwd or ".", word).absolute()
+        if word.endswith(".py") and files.read_text(script).strip() == copy.strip():
+            return f"{script}:{number}"
+    return f"{run_names.CANDIDATE_FILE}:{number}"
 
 
 def has_evidence(state: State) -> bool:

@@ -14,6 +14,7 @@ from reprokit.core.experiments.remedies import remedy_table
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Missing, Observation
+from reprokit.core.records.process_state import unmet_need
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.environment import machine_facts
 from reprokit.host.experiments import run_ablation
@@ -101,6 +102,16 @@ class State:
     def is_command(self) -> bool:
         """True for a target that is a whole command, which runs only once."""
         return self.request.target.kind == "command"
+
+    @property
+    def has_failed_by_itself(self) -> bool:
+        """True for a target that ended by an exception or an exit status of its own code, and not
+        by what this machine lacks.
+        """
+        verdict, seen = self.verdict, self.seen
+        is_exit = verdict.kind == "unknown" and verdict.cause == "exit" and bool(seen.exit_status)
+        is_exit &= not unmet_need(seen.exit_status, seen.stderr_tail)
+        return verdict.kind == "error-in-eager" or is_exit
 
     @property
     def has_run(self) -> bool:

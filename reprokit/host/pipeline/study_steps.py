@@ -39,8 +39,10 @@ NO_PARTS = "reprokit runs a command only once, and found no smaller program to r
 
 
 def failed_by_itself(state: State) -> bool:
-    """Return True for a command that compiled something, and ended by an exception of its own."""
-    is_own = state.has_run and state.is_command and state.verdict.kind == "error-in-eager"
+    """Return True for a command that compiled something, and ended by an exception of its own, or
+    by an exit status of its own.
+    """
+    is_own = state.has_run and state.is_command and state.has_failed_by_itself
     return is_own and not state.seen.eager and bool(state.seen.graphs)
 
 
@@ -50,7 +52,7 @@ def check_without_compile(state: State) -> State:
     if not case.source or case.isolation is None:
         return state
     state.callbacks.say(
-        "its own code raised an exception: running a copy of it without torch.compile"
+        "it failed outside the compiler: running a copy of it without torch.compile"
     )
     with interrupts.allowed():
         seen = own_check.check_without_compile(
@@ -305,9 +307,11 @@ def _trace_of_reprokit(state: State) -> str:
 def can_ablate(state: State) -> bool:
     """Return True where the options ask for an ablation, and other backends can be tried.
 
-    A kernel has no other backend, nor has a cache.
+    A kernel has no other backend, nor has a cache. A damaged heap ends a program by chance, so a
+    run that passes shows nothing.
     """
-    has_one_backend = state.seen.kernel or state.seen.stage
+    is_chance = state.signature.parts.what.endswith(same_failure.HEAP)
+    has_one_backend = state.seen.kernel or state.seen.stage or is_chance
     if not state.wants_study or state.request.ablation_steps == "none" or has_one_backend:
         return False
     return not _why_not(state) or state.request.ablation_steps == "all"

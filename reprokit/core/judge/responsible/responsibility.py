@@ -24,11 +24,15 @@ from reprokit.core.judge.stacks import phases
 from reprokit.core.judge.stacks.evidence import blamed_exception, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
+from reprokit.core.records import crash_sites
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import FAILED_CHECK, NONDETERMINISTIC, kind_named
 from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH
+from reprokit.core.shared.operators import is_torch_namespace
 
+_ABOUT_COMPILER = re.compile(r"_dynamo|_inductor|compil|counter|graph", re.IGNORECASE)
+"""Words of a check that is about what the compiler does."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
 
@@ -68,6 +72,8 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         _ranks_that_disagree,
         _needs_own_code,
         _custom_operator,
+        _failed_check,
+        _damaged_memory,
         _triton,
         _memory,
         _outside_compiler,
@@ -258,6 +264,36 @@ def _custom_operator(verdict: Verdict, seen: Observation) -> Responsible | None:
     else:
         why = f"The fake kernel of {operator} disagrees with its real result."
     return Responsible("user", (why,), operator)
+
+
+def _failed_check(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for a failed check of the program. One of what the compiler does is no defect."""
+    if verdict.kind != FAILED_CHECK:
+        return None
+    if _ABOUT_COMPILER.search(seen.check):
+        return Responsible("unknown", ("The check is about the compiler itself.",))
+    return Responsible("torch", (verdict.reason,))
+
+
+def _damaged_memory(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for generated code with an error that the sanitizers name, and for a heap that unknown
+    code damaged.
+    """
+    if verdict.kind != "crash":
+        return None
+    site = seen.crash_site
+    if site is not None and site.place == crash_sites.GENERATED:
+        maker = site.made_by.partition(".")[0]
+        if maker and not is_torch_namespace(maker):
+            return Responsible("unknown", (f"{site.made_by} returned the buffer.",))
+        what = f"the {site.family}" + f" in the code of {site.operator}" * bool(site.operator)
+        return Responsible(
+            "torch", (f"AddressSanitizer reports {what}, which Inductor generated.",)
+        )
+    if fr.parse_heap_error(seen.stderr_tail):
+        why = "glibc reported a damaged heap, and nothing shows which code damaged it."
+        return Responsible("unknown", (why,))
+    return None
 
 
 def _triton(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -239,6 +239,16 @@ _TERMINATE = re.compile(
 )
 
 
+_HEAP_ERROR = re.compile(
+    r"^(?:(?:free|malloc|realloc|calloc|munmap_chunk|mremap_chunk|malloc_consolidate|sysmalloc"
+    r"|malloc_check_get_size|tcache_thread_shutdown)\(?\)?: (?!.*cannot open shared object).+"
+    r"|double free or corruption \(.+\)|corrupted size vs\. prev_size.*|corrupted double-linked list.*"
+    r"|invalid fastbin entry \(free\)|break adjusted to free malloc space)$",
+    re.MULTILINE,
+)
+"""The messages of glibc's ``malloc_printerr``."""
+
+
 def parse_fatal(text: str, pid: int) -> Fault | None:
     """Return the last fatal error that faulthandler wrote into ``text``: its name and the stack of
     the failing thread.
@@ -263,6 +273,15 @@ def parse_terminate(text: str) -> str:
         return ": ".join(errors[-1].groupdict().values()) if errors else ""
     types = list(_TYPE.finditer(alone))
     return types[-1]["type"] if types else "std::terminate"
+
+
+def parse_heap_error(text: str) -> str:
+    """Return what glibc reported of a damaged heap before ``abort``; empty if it did not.
+
+    The call that finds the damage is chance: any later ``malloc`` or ``free`` can.
+    """
+    errors = list(_HEAP_ERROR.finditer(text))
+    return errors[-1].group() if errors else ""
 
 
 def parse_py_spy(text: str, pid: int) -> list[ThreadStack]:

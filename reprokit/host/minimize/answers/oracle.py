@@ -186,19 +186,15 @@ class Oracle:
     def _canonical_text(self, text: str) -> str | None:
         """Return a program without its layout; None if it cannot show the failure."""
         tree = parse_program(text)
-        if (
-            tree is None
-            or "compile" not in text
-            or not all(word in text for word in self.words)
-            or unknown_names(tree) - self._unknown
-        ):
+        if tree is None or "compile" not in text or unknown_names(tree) - self._unknown:
             return None  # it does not parse, compiles nothing, or ends in a NameError
         if self._carried:
             defined = top_level_definitions(text)
             if any(self._carried.get(name, dumped) != dumped for name, dumped in defined.items()):
                 return None
         with host_log.suppress(RecursionError, ValueError):
-            return ast.unparse(tree)
+            plain = ast.unparse(tree)
+            return plain if all(word in text or word in plain for word in self.words) else None
         return None
 
     def accept(self, text: str, key: str, result: ProbeResult | None) -> str:
