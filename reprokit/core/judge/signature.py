@@ -26,6 +26,7 @@ from reprokit.core.records.finding import Identity, Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import FAILED_CHECK, kind_named
 from reprokit.core.shared import result_comparison
+from reprokit.core.shared.operators import is_torch_namespace
 
 ALGORITHM = 11
 """It is increased whenever a title could change for the same evidence. Ids of different algorithms
@@ -139,12 +140,12 @@ def _of_exception(raised: Raised) -> tuple[str, str, list[str]]:
     ]
     if fake := _FAKE.search(root.message):
         message = _quoted_message(fake["message"])
-        operator = fake["function"] or fake["name"] or ""
-        if fake["how"] == "module":  # its name is the user's
-            operator = ""
+        operator = (fake["function"] or fake["name"] or "").removesuffix(".default")
         explain.append(f"{operator or 'an operator'} failed on fake tensors: {message[:80]!r}")
-        named = operator.removesuffix(".default")
-        place = f"{named} with fake tensors" if named else "fake tensors"
+        space, dot, _ = operator.partition(".")
+        # programs name their own operators and modules in any way
+        is_named = operator and fake["how"] != "module" and (not dot or is_torch_namespace(space))
+        place = f"{operator} with fake tensors" if is_named else "fake tensors"
         return f"{fake['type']}: {normalise_message(message)}", place, explain
     if error := error_of_gpu_kernel(root.message):
         explain.append("a later call reported this error of a kernel, so its stack says nothing")

@@ -284,7 +284,7 @@ def _crash(seen: Observation) -> Verdict | None:
         phase_and_frame = phases.phase_of_frames(frames) if not heap else None
         is_outside = not (fr.RULES.is_compiled(frames) or seen.open_events)
         if heap:  # where the damage is found is chance
-            is_outside = not any(graph.is_done for graph in seen.graphs)
+            is_outside = not seen.graphs
         evidence.append(f"faulthandler: {fault.headline}")
         if phase_and_frame:
             phase = phase_and_frame[0]

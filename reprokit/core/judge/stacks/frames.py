@@ -243,10 +243,11 @@ _HEAP_ERROR = re.compile(
     r"^(?:(?:free|malloc|realloc|calloc|munmap_chunk|mremap_chunk|malloc_consolidate|sysmalloc"
     r"|malloc_check_get_size|tcache_thread_shutdown)\(?\)?: (?!.*cannot open shared object).+"
     r"|double free or corruption \(.+\)|corrupted size vs\. prev_size.*|corrupted double-linked list.*"
-    r"|invalid fastbin entry \(free\)|break adjusted to free malloc space)$",
+    r"|invalid fastbin entry \(free\)|break adjusted to free malloc space"
+    r"|Fatal glibc error: malloc.*|\S+: malloc\.c:\d+: .*[Aa]ssertion .+ failed\.)$",
     re.MULTILINE,
 )
-"""The messages of glibc's ``malloc_printerr``."""
+"""The messages of glibc's ``malloc_printerr``, and of the assertions in its ``malloc``."""
 
 
 def parse_fatal(text: str, pid: int) -> Fault | None:
