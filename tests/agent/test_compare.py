@@ -165,8 +165,17 @@ def test_an_exception_in_the_last_call_ends_its_comparison() -> None:
     """The compiled program ended before the backward pass; otherwise its gradient is missing."""
     eager = {(0, "output"): row(floats(1.0)), (0, "gradient of net.weight"): row(floats(1.0))}
     compiled = {(0, "output"): row(floats(1.0))}
-    assert find_differences(eager, compiled, {}, has_raised=True) == []
+    assert find_differences(eager, compiled, {}, has_compiled_raised=True) == []
     assert [d["what"] for d in find_differences(eager, compiled, {})] == ["missing"]
+
+
+def test_a_gradient_that_eager_does_not_have_is_missing_although_the_check_of_it_raises() -> None:
+    """The compiled program came further than the backward pass, and eager has ended."""
+    eager = {(0, "output"): row(floats(1.0))}
+    compiled = {(0, "output"): row(floats(1.0)), (0, "gradient of net.weight"): row(floats(0.0))}
+    (found,) = find_differences(eager, compiled, {}, has_compiled_raised=True)
+    assert (found["what"], found["expected"]) == ("missing", "nothing")
+    assert find_differences(eager, compiled, {}, has_eager_raised=True) == []
 
 
 def test_a_result_of_only_one_side_is_missing() -> None:

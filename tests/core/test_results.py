@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import journal_reader
@@ -96,12 +97,77 @@ def test_only_results_that_are_not_listed_are_counted() -> None:
     assert "1 more result differs" in verdict_of(Comparison(rows[:7], 7, 8)).evidence
 
 
-def test_a_different_exception_has_its_own_verdict() -> None:
-    """An AssertionError may be the program's own check of its results; a TypeError is not."""
+@pytest.mark.parametrize("name", ["AssertionError", "TypeError"])
+def test_wrong_results_come_before_an_exception_of_the_program(name: str) -> None:
+    """The program checks its results, or what it does with them fails."""
+    raised = Raised((Link(f"builtins.{name}", "it says so"),), "uncaught")
     wrong = Comparison((WRONG,), 1, 2, 2)
-    for name, kind in (("AssertionError", "wrong-result"), ("TypeError", "error-in-eager")):
-        raised = Raised((Link(f"builtins.{name}", "it says so"),), "uncaught")
-        assert verdict_of(wrong, raised=raised, exit_status=1).kind == kind
+    assert verdict_of(wrong, raised=raised, exit_status=1).kind == "wrong-result"
+    right = Comparison((), 0, 2, 2)
+    assert verdict_of(right, raised=raised, exit_status=1).kind == "error-in-eager"
+
+
+OWN = (Frame("/home/bob/train.py", "<module>", 7),)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "words", "title"),
+    [
+        (
+            Raised((Link("builtins.AssertionError", "lost 2", OWN),), "uncaught"),
+            1,
+            'The check `assert queue == [1, 0]` fails with torch.compile, also with backend="eager",',
+            "failed-check: dynamo | AssertionError: lost #",
+        ),
+        (
+            None,
+            3,
+            'The program ends with exit status 3 with torch.compile, also with backend="eager",',
+            "failed-check: dynamo | exit status 3",
+        ),
+    ],
+)
+def test_a_check_that_fails_only_when_compiled_is_a_failure(
+    raised: Raised | None, status: int, words: str, title: str
+) -> None:
+    """No result is wrong, so what the check reads is: a list, or the gradient of an argument."""
+    seen = dataclasses.replace(
+        HEALTHY,
+        is_command=True,
+        exit_status=status,
+        raised=raised,
+        eager="passes",
+        check="assert queue == [1, 0]",
+        first_rung="dynamo",
+    )
+    verdict = judge_run(seen)
+    assert (verdict.kind, verdict.phase, verdict.responsible) == ("failed-check", "dynamo", "torch")
+    assert verdict.reason.startswith(words)
+    signed = sign_verdict(verdict, seen)
+    assert signed.title == title
+    # a candidate ran without eager beside it, so its verdict is a different one
+    alone = dataclasses.replace(seen, eager="", check="", first_rung="")
+    candidate = judge_run(alone)
+    assert candidate.kind in ("error-in-eager", "unknown")
+    answer = same_failure.compare_failures(signed, candidate, sign_verdict(candidate, alone))
+    assert answer == same_failure.SAME
+    other = dataclasses.replace(alone, exit_status=4, raised=None)
+    judged = judge_run(other)
+    answer = same_failure.compare_failures(signed, judged, sign_verdict(judged, other))
+    assert answer != same_failure.SAME
+
+
+@pytest.mark.parametrize(
+    "check", ["assert not torch._dynamo.utils.counters['graph_break']", "assert frames_compiled"]
+)
+def test_a_check_of_the_compiler_itself_is_no_defect(check: str) -> None:
+    """A program may check what it wants of the compiler, such as no graph breaks."""
+    raised = Raised((Link("builtins.AssertionError", "", OWN),), "uncaught")
+    seen = dataclasses.replace(
+        HEALTHY, raised=raised, exit_status=1, eager="passes", check=check, first_rung="dynamo"
+    )
+    verdict = judge_run(seen)
+    assert (verdict.kind, verdict.responsible) == ("failed-check", "unknown")
 
 
 def test_an_assertion_of_the_compiler_is_no_check_of_the_program() -> None:

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprokit.core.judge import same_failure
 from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.stacks.messages import normalise_message, telling_line
 from reprokit.core.judge.verdict import judge_run
+from reprokit.core.records.crash_sites import CrashSite
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.rank_graphs import GraphRecord
 
 
 def observation_of(root: str, buffer: int, extra_frames: int) -> Observation:
@@ -250,6 +253,96 @@ def test_the_message_of_ptxas_and_triton_is_separated_from_its_context() -> None
         == "AttributeError(\"module 'triton.language' has no attribute 'loa'\")"
     )
     assert "sm_101a" in normalise_message(PTXAS)
+
+
+ON_FAKE = (
+    "Dynamo failed to run FX node with fake tensors: call_{}(*(FakeTensor(..., size=(3, 4)),),"
+    " **{{'weights': FakeTensor(..., size=(4,))}}): got RuntimeError('Cannot call numel() on tensor"
+    " with symbolic sizes/strides\\nException raised from throw_cannot_call at"
+    " /pytorch/c10/core/TensorImpl.cpp:318 (most recent call first):\\nframe #0: c10::Error')"
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "place"),
+    [
+        (
+            "function <built-in method cov of type object at 0x7f56effe7a60>",
+            "cov with fake tensors",
+        ),
+        ("function <built-in function add>", "add with fake tensors"),
+        ("function <function conv2d at 0x7f56effe7a60>", "conv2d with fake tensors"),
+        ("method expand", "expand with fake tensors"),
+        ("function aten.matmul.default", "aten.matmul with fake tensors"),
+        ("function mylib.picky.default", "fake tensors"),
+        ("module L__self___head", "fake tensors"),
+    ],
+)
+def test_an_operator_that_fails_on_fake_tensors_is_named(node: str, place: str) -> None:
+    """Operators of torch are, because several raise the same message. The stack of C++ in it
+    depends on the build.
+    """
+    link = Link("torch._dynamo.exc.TorchRuntimeError", ON_FAKE.format(node))
+    seen = Observation(exit_status=1, raised=Raised((link,), "uncaught"))
+    verdict = judge_run(seen)
+    parts = sign_verdict(verdict, seen).parts
+    assert parts.place == place
+    assert parts.what == "RuntimeError: Cannot call numel() on tensor with symbolic sizes<path>"
+
+
+HEAP_ERRORS = [
+    "free(): invalid pointer",
+    "free(): invalid next size (fast)",
+    "double free or corruption (!prev)",
+    "malloc(): invalid size (unsorted)",
+    "malloc_consolidate(): unaligned fastbin chunk detected",
+    "corrupted size vs. prev_size while consolidating",
+    "invalid fastbin entry (free)",
+    "Fatal glibc error: malloc assertion failure in sysmalloc: (old_top == initial_top (av))",
+    "python: malloc.c:2617: sysmalloc: Assertion `(old_top == initial_top (av))' failed.",
+]
+
+
+@pytest.mark.parametrize("message", HEAP_ERRORS)
+def test_a_damaged_heap_has_one_signature_wherever_it_is_found(message: str) -> None:
+    """The call that finds the damage is chance, so its stack says nothing about whose it is."""
+    lowering = Frame("/opt/v/lib/python3.11/site-packages/torch/_inductor/lowering.py", "add", 9)
+    seen = Observation(
+        exit_status=-6,
+        is_command=True,
+        has_instrumentation=True,
+        main_pid=7,
+        stderr_tail=f"a line before\n{message}\n",
+        faults=(Fault(7, "Aborted", (lowering,)),),
+        graphs=(GraphRecord(1, "dynamo", "0/0", 3),),
+    )
+    verdict = judge_run(seen)
+    signed = sign_verdict(verdict, seen)
+    assert (verdict.phase, verdict.responsible) == (None, "unknown")
+    assert signed.title == "crash: no phase | SIGABRT damaged heap"
+    site = CrashSite(
+        "generated code", "invalid write", "write of 64 bytes", "cpp_fused", "aten.add"
+    )
+    known = dataclasses.replace(seen, crash_site=site)
+    sited = judge_run(known)
+    assert (sited.phase, sited.responsible) == ("kernel-run", "torch")
+    wanted = sign_verdict(sited, known)
+    assert wanted.parts.site == "invalid write, aten.add"
+    assert same_failure.compare_failures(wanted, verdict, signed) == same_failure.SAME
+
+
+def test_a_heap_that_was_damaged_before_anything_was_compiled_is_no_crash_of_torch() -> None:
+    """An extension of the program may have done it."""
+    fault = Fault(7, "Aborted", (Frame("/home/bob/train.py", "load", 3),))
+    seen = Observation(
+        exit_status=-6,
+        is_command=True,
+        has_instrumentation=True,
+        main_pid=7,
+        stderr_tail="double free or corruption (out)\n",
+        faults=(fault,),
+    )
+    assert judge_run(seen).kind == "error-in-eager"
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,14 @@ class ChainProgram:
             "",
             "",
         ]
-        calls = [row for sizes in self.sizes for row in self._call_rows(sizes, names)]
+        comma = "," * (len(self.arguments) == 1)
+        call = f"(({names}{comma}), {{}})"
+        made = [self._argument_rows(sizes) for sizes in self.sizes]
+        rows_of_calls, calls = made[0], f"[{call}]"
+        if len(made) > 1:
+            append = f"    calls.append({call})"
+            rows_of_calls, calls = ["    calls = []"], "calls"
+            rows_of_calls += [row for rows_of_call in made for row in (*rows_of_call, append)]
         return "\n".join(
             [
                 '"""A chain of operators."""',
@@ -126,18 +133,15 @@ class ChainProgram:
                 *(outer if self.transform else []),
                 "def make():",
                 f"    torch.manual_seed({SEED})",
-                "    calls = []",
-                *calls,
-                f'    return {{"model": function, "calls": calls, "compile": {self.options},'
+                *rows_of_calls,
+                f'    return {{"model": function, "calls": {calls}, "compile": {self.options},'
                 f' "train": {self.is_train}}}',
                 "",
             ]
         )
 
-    def _call_rows(self, sizes: Mapping[int, int], names: str) -> list[str]:
-        rows = [f"    {name} = {one.text(sizes)}" for name, one in self.arguments.items()]
-        comma = "," * (len(self.arguments) == 1)
-        return [*rows, f"    calls.append((({names}{comma}), {{}}))"]
+    def _argument_rows(self, sizes: Mapping[int, int]) -> list[str]:
+        return [f"    {name} = {one.text(sizes)}" for name, one in self.arguments.items()]
 
 
 def with_features(program: ChainProgram, draw: Drawing) -> ChainProgram:

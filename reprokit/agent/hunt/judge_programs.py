@@ -169,7 +169,7 @@ def judge_program(text: str, say: Callable[[str], None] = lambda stage: None) ->
             return Judged(REFUSED if _REFUSALS.search(detail) else EXCEPTION, detail, group)
         compiled, has_raised = raised.rows, True
     say("comparison")
-    if not compare_results.find_differences(eager, compiled, {}, has_raised):
+    if not compare_results.find_differences(eager, compiled, {}, has_compiled_raised=has_raised):
         return Judged(OWN_CHECK if has_raised else OK)
     return _judge_difference(text, eager, compiled, has_raised)
 
@@ -197,7 +197,9 @@ def _judge_difference(
     except ProgramRaised as raised:
         wide = raised.rows if has_raised else {}
     unsteady = {row["name"] for row in compare_results.find_differences(eager, again, {})}
-    differences = compare_results.find_differences(eager, compiled, wide, has_raised)
+    differences = compare_results.find_differences(
+        eager, compiled, wide, has_compiled_raised=has_raised
+    )
     if not differences:
         return Judged(NOISE, "within the distance of eager from float64")
     first = differences[0]

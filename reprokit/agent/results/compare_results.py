@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 
 from ...core.shared.contract import result_events
-from ...core.shared.result_comparison import OF_STATE, ROLES
+from ...core.shared.result_comparison import MISSING, NOTHING, OF_STATE, ROLES
 from ..record import journal, process_start
 
 MAX_JOURNALED = 20
@@ -114,8 +114,8 @@ def journal_differences(folder: str) -> None:
     )
     if eager is None or compiled is None:
         return
-    has_raised = any(file["has_raised"] for file in files.values() if file is not None)
-    differences = find_differences(eager, compiled, wide or {}, has_raised)
+    raised = [(file := files[role]) is not None and file["has_raised"] for role in ROLES[:2]]
+    differences = find_differences(eager, compiled, wide or {}, *raised)
     unsteady = [d["name"] for d in find_differences(eager, again, {})] if again is not None else []
     changing = (
         [d["name"] for d in find_differences(compiled, repeated, {}) if d["side"] != "unclear"]
@@ -166,18 +166,23 @@ def _skipped_count(
 
 
 def find_differences(
-    eager: ResultRows, compiled: ResultRows, wide: ResultRows, has_raised: bool = False
+    eager: ResultRows,
+    compiled: ResultRows,
+    wide: ResultRows,
+    has_eager_raised: bool = False,
+    has_compiled_raised: bool = False,
 ) -> list[DifferenceRow]:
     """Return the differences in the order of the calls, each with the side that is wrong.
 
     ``wide`` are the results of the float64 run, or empty. If one side made fewer calls, because an
-    exception ended the program (``has_raised``, also in the last call), only the calls of both are
-    compared, and not the end.
+    exception ended it, also in the last call, only the calls of both are compared, and not the end.
     """
-    sides = (eager, compiled), (compiled, eager)
-    eager, compiled = (_calls_of_both(one, other, has_raised) for one, other in sides)
+    eager, compiled = (
+        _rows_to_compare(eager, compiled, has_compiled_raised),
+        _rows_to_compare(compiled, eager, has_eager_raised),
+    )
     differences = [
-        _difference(key, "missing", "unknown", expected="nothing", got=_describe_row(row))
+        _difference(key, MISSING, "unknown", expected=NOTHING, got=_describe_row(row))
         for key, row in compiled.items()
         if key not in eager
     ]
@@ -185,7 +190,7 @@ def find_differences(
         compiled_row = compiled.get(key)
         if compiled_row is None:
             differences.append(
-                _difference(key, "missing", "unknown", expected=_describe_row(row), got="nothing")
+                _difference(key, MISSING, "unknown", expected=_describe_row(row), got=NOTHING)
             )
             continue
         with contextlib.suppress(NotImplementedError):  # a type of tensor that cannot be compared
@@ -194,10 +199,10 @@ def find_differences(
     return differences
 
 
-def _calls_of_both(rows: ResultRows, others: ResultRows, has_raised: bool) -> ResultRows:
-    """Return the rows that can be compared with those of the other side."""
+def _rows_to_compare(rows: ResultRows, others: ResultRows, have_others_raised: bool) -> ResultRows:
+    """Return the rows that the other side has, or would have if its results were the same."""
     last, other_last = (max((call for call, _ in some), default=-1) for some in (rows, others))
-    if not others or (last == other_last and not has_raised):
+    if not others or (last == other_last and not have_others_raised):
         return rows
     last = min(last, other_last)
     # the exception may have come before the backward pass of the last call

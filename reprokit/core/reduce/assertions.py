@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from reprokit.core.reduce import ast_edits, main_part
-from reprokit.core.shared.result_comparison import OF_STATE, Difference
+from reprokit.core.shared.result_comparison import MISSING, OF_STATE, Difference
 
 _SAME_RANDOM = """import torch._inductor.config
 torch._inductor.config.fallback_random = True"""
@@ -81,7 +81,12 @@ def _is_compared(one: Difference) -> bool:
     """Return whether an assertion of torch compares what differs: a tensor, or a plain number."""
     if one.what == "value":
         return all(_NUMBER.fullmatch(text) for text in (one.expected, one.got))
-    return one.what not in ("aliasing", "missing")
+    return one.what not in ("aliasing", MISSING) or _is_lost_gradient(one)
+
+
+def _is_lost_gradient(one: Difference) -> bool:
+    """Return whether a gradient is None in one of the two runs."""
+    return one.what == MISSING and one.name.startswith("gradient")
 
 
 _AHEAD = re.compile(r"torch\.export\.export|torch\.compile")
@@ -322,6 +327,10 @@ def _returned(
 
 
 def _assertion(what: str, is_one: bool) -> str:
+    if what == MISSING:
+        if is_one:
+            return "assert (compiled is None) == (eager is None)"
+        return "assert [g is None for g in compiled] == [g is None for g in eager]"
     if what == "signed-zero":
         pairs = "[(compiled, eager)]" if is_one else "zip(compiled, eager)"
         return f"assert all(torch.equal(torch.signbit(a), torch.signbit(b)) for a, b in {pairs})"

@@ -15,6 +15,8 @@ NUMBERS = frozenset({"values", "nan", "inf", "integers", "value"})
 """Differences of numbers. They form one family: a NaN in one operator is a wrong value or an
 infinity in the next.
 """
+MISSING, NOTHING = "missing", "nothing"
+"""The difference of a value that only one of the two runs has, and what the other one has."""
 ROLES = ("eager", "compiled", "again", "float64", "repeated")
 """The runs of a comparison, in their order. The others are made only if the first two differ."""
 COMPILED_ROLES = ("compiled", "repeated")

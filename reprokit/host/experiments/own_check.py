@@ -19,6 +19,7 @@ from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.probe_messages import Isolation
+from reprokit.core.shared.result_comparison import MISSING, NOTHING
 from reprokit.host.experiments import follow_up, run_ablation
 from reprokit.host.experiments.eager_vs_compiled import raised_alike
 from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
@@ -61,9 +62,9 @@ def check_without_compile(
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
         compiled = runner.run_variant(AS_IT_SAYS)
     comparison = compiled.seen.comparison
-    # the exception ended the program, so what is only missing is no wrong result
+    # the exception ended the program, so what only eager has is no wrong result
     wrong = comparison.wrong if comparison is not None else ()
-    is_wrong = any(difference.what != "missing" for difference in wrong)
+    is_wrong = any(d.what != MISSING or d.expected == NOTHING for d in wrong)
     if not (is_wrong or ended_alike(seen, compiled.seen)):
         return seen
     copy = "a" if isolation.is_open else "an isolated"

@@ -111,7 +111,8 @@ class State:
         verdict, seen = self.verdict, self.seen
         is_exit = verdict.kind == "unknown" and verdict.cause == "exit" and bool(seen.exit_status)
         is_exit &= not unmet_need(seen.exit_status, seen.stderr_tail)
-        return verdict.kind == "error-in-eager" or is_exit
+        is_compared = seen.eager == "passes" and verdict.kind == "exception" and not verdict.phase
+        return verdict.kind == "error-in-eager" or is_exit or is_compared
 
     @property
     def has_run(self) -> bool:

@@ -43,7 +43,8 @@ def failed_by_itself(state: State) -> bool:
     by an exit status of its own.
     """
     is_own = state.has_run and state.is_command and state.has_failed_by_itself
-    return is_own and not state.seen.eager and bool(state.seen.graphs)
+    is_open = state.seen.eager != "fails" and not state.seen.check
+    return is_own and is_open and bool(state.seen.graphs)
 
 
 def check_without_compile(state: State) -> State:

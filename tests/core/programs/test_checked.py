@@ -181,6 +181,22 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
 
 
 @pytest.mark.parametrize(
+    ("text", "name", "check"),
+    [
+        (CHAINED, "gradient of argument[0]", "assert (compiled is None) == (eager is None)"),
+        (
+            OF_GLOBAL_MODULE,
+            "gradient of net.weight",
+            "assert (compiled is None) == (eager is None)",
+        ),
+    ],
+)
+def test_a_gradient_of_only_one_run_has_an_assertion(text: str, name: str, check: str) -> None:
+    """Torch compares no tensor with None."""
+    assert check in assertions.with_check(text, [Difference(0, name, "missing", "compiled")])
+
+
+@pytest.mark.parametrize(
     ("text", "difference"),
     [
         (PLAIN + "torch.compile(f)(x)\n", OUTPUT),
