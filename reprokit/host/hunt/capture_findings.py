@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.hunted_programs import is_script
 from reprokit.host.hunt.outcomes import HuntFolder, Outcome
 from reprokit.host.nightly import night_report, night_runner
@@ -43,6 +45,8 @@ class CapturedFinding:
     pack: str = ""
     issue: str = ""
     """The file with the text of the issue."""
+    words: tuple[str, ...] = ()
+    """The words of the group that its proved repro still has; empty without one."""
     says: str = ""
     """What became of the reduction, in words."""
     problem: str = ""
@@ -60,15 +64,19 @@ class CapturedFinding:
 
 
 def pending_findings(hunt: HuntFolder) -> list[Outcome]:
-    """Return the findings to capture next: one of each group without a confirmed one."""
+    """Return the findings to capture next: one of each group without a confirmed one.
+
+    Programs that have all words of a proved repro are last: they probably have the same cause.
+    """
     captured = captured_findings(hunt)
+    proved = [frozenset(one.words) for one in captured.values() if one.words]
     pending = []
     for members in hunt.groups().values():
         answers = [captured[one.number].is_confirmed for one in members if one.number in captured]
         left = [one for one in members if one.number not in captured]
         if left and not any(answers) and len(answers) < MAX_OF_GROUP:
             pending.append(left[0])
-    return pending
+    return sorted(pending, key=lambda one: any(w <= set(one.group.split()) for w in proved))
 
 
 def captured_findings(hunt: HuntFolder) -> dict[int, CapturedFinding]:
@@ -76,7 +84,7 @@ def captured_findings(hunt: HuntFolder) -> dict[int, CapturedFinding]:
     names = {field.name for field in dataclasses.fields(CapturedFinding)}
     lines = files.read_text(hunt.path / CAPTURED_FILE).splitlines()
     rows = [row for line in lines if (row := files.parse_json_object(line)).keys() == names]
-    return {row["number"]: CapturedFinding(**row) for row in rows}
+    return {row["number"]: CapturedFinding(**{**row, "words": tuple(row["words"])}) for row in rows}
 
 
 def capture_findings(hunt: HuntFolder, chosen: Sequence[Outcome], say: Say, show: Say) -> bool:
@@ -118,6 +126,7 @@ def _captured_finding(outcome: Outcome, result: JobResult | None) -> CapturedFin
         return CapturedFinding(outcome.number, problem=result.problem)
     attempt, repro = result.attempts[-1], result.minimized
     traits = {**attempt.traits, **(repro.traits if repro else {})}
+    pack = Path(attempt.run_dir, "pack") if attempt.run_dir else None
     return CapturedFinding(
         outcome.number,
         kind=attempt.verdict.kind or "",
@@ -127,9 +136,19 @@ def _captured_finding(outcome: Outcome, result: JobResult | None) -> CapturedFin
         signature=attempt.signature.id or "",
         lines=repro.lines if repro else None,
         pack=attempt.pack or "",
-        issue=str(Path(attempt.run_dir) / "pack" / "issue.md") if attempt.run_dir else "",
+        issue=str(pack / "issue.md") if pack else "",
+        words=_words_left(outcome.group, pack) if pack and repro and repro.lines else (),
         says=(repro.says or repro.problem or "") if repro else "",
     )
+
+
+def _words_left(group: str, pack: Path) -> tuple[str, ...]:
+    """Return the words of a group that the proved repro in a pack has, the kind of the difference
+    first; nothing if only that is left.
+    """
+    what, *words = group.split() or [""]
+    left = set(re.findall(r"\w+", files.read_text(pack / run_names.REPRO_FILE))) & set(words)
+    return (what, *sorted(left)) if left else ()
 
 
 def bugs_by_signature(hunt: HuntFolder) -> dict[str, BugReport]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprokit.host.hunt import capture_findings, source_places, target_search
 from reprokit.host.hunt.families import HuntDocument, describe_hunt
-from reprokit.host.hunt.outcomes import HuntPlan, open_hunt
+from reprokit.host.hunt.outcomes import HuntFolder, HuntPlan, open_hunt
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.system import deletion, interrupts
 
@@ -21,6 +21,8 @@ TURN_S = 300.0
 """Seconds of a search before findings are captured."""
 CAPTURES = 4
 """Findings that are captured before the search goes on."""
+MANY_PENDING = 12
+"""With as many findings to capture, no further targets are searched."""
 CAPTURE_S = 150.0
 """Seconds that a capture usually takes; no capture begins with less time left."""
 Say = Callable[[str], None]
@@ -53,14 +55,8 @@ def run_hunt(
             say(f"resuming after target {hunt.next_number - 1}: {counts}")
         try:
             while time.monotonic() < end and not is_interrupted:
-                with (
-                    ProbeServer(path / SERVER, plan.python, "build", imports=IMPORTS) as server,
-                    interrupts.allowed(),
-                ):
-                    target_search.search_targets(
-                        hunt, server, min(end, time.monotonic() + TURN_S), last, show
-                    )
-                deletion.delete_path(path / SERVER, inside=path)  # its copy of the compiler cache
+                if len(capture_findings.pending_findings(hunt)) < MANY_PENDING:
+                    _search(hunt, min(end, time.monotonic() + TURN_S), last, show)
                 room = int((end - time.monotonic()) / CAPTURE_S)
                 chosen = capture_findings.pending_findings(hunt)[: max(min(room, CAPTURES), 0)]
                 if chosen:
@@ -70,3 +66,14 @@ def run_hunt(
         except KeyboardInterrupt:
             is_interrupted = True
         return describe_hunt(hunt, is_interrupted)
+
+
+def _search(hunt: HuntFolder, end: float, last: int, show: Say) -> None:
+    """Run targets until the monotonic time ``end``, or the target ``last``."""
+    path = hunt.path / SERVER
+    with (
+        ProbeServer(path, hunt.plan.python, "build", imports=IMPORTS) as server,
+        interrupts.allowed(),
+    ):
+        target_search.search_targets(hunt, server, end, last, show)
+    deletion.delete_path(path, inside=hunt.path)  # its copy of the compiler cache
