@@ -90,10 +90,10 @@ def test_each_record_of_a_capture_is_in_the_schema(tmp_path: Path) -> None:
     """A new field of a record is a new key of the output, so it must be in the schema."""
     result = CaptureResult(
         Verdict("wrong-result", "inductor", "values", "The results differ."),
-        Signature("70c2278d7dd8", "wrong-result", 8),
+        Signature("80e0acb1f040", "wrong-result", 8),
         Observation(comparison=Comparison((Difference(0, "output[0]", "values", "compiled"),))),
         tmp_path,
-        minimized=MinimizeResult("x = 1", proof=Proof("same", "title", "70c2278d7dd8")),
+        minimized=MinimizeResult("x = 1", proof=Proof("same", "title", "80e0acb1f040")),
         ablation=ProgramAblation((AblationStep("eager", "backends", "passes", "ok", ""),)),
         missing=[Missing("TORCH_TRACE", "disabled")],
     )

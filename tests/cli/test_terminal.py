@@ -71,7 +71,7 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
     repro.write_text(PROGRAM)
     result = CaptureResult(
         Verdict(kind, "codegen", "KeyError", "KeyError was raised."),
-        Signature("70c2278d7dd8", "exception: codegen | KeyError", 8),
+        Signature("80e0acb1f040", "exception: codegen | KeyError", 8),
         Observation(),
         folder,
         pack_path=folder / "it.tar.gz",
@@ -102,7 +102,7 @@ def test_a_verbose_capture_prints_everything(
     command = shlex.join(["reprokit", "issue", str(tmp_path / "it.tar.gz")])
     printed = capsys.readouterr().out
     assert printed.endswith(f"\n{PROGRAM}\ntotal      96 s\nnext       {command}\n")
-    assert "signature  70c2278d7dd8" in printed
+    assert "signature  80e0acb1f040" in printed
 
 
 @pytest.mark.parametrize(
