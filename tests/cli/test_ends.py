@@ -291,6 +291,40 @@ def small_memory() -> Any:
     )
 
 
+DAMAGES_HEAP = """
+import torch
+
+def both(flags):
+    return torch.add(flags, flags, alpha=2)
+
+compiled = torch.compile(both)
+for length in range(90, 94):
+    flags = torch.arange(length) % 2 == 0
+    assert torch.equal(compiled(flags), both(flags))
+"""
+"""Compiled code writes eight bytes for each boolean; hunt#12 of the catalogue."""
+
+
+@pytest.mark.long
+def test_the_operator_that_damages_the_heap_is_named_and_proved(write: Any, tmp_path: Path) -> None:
+    """Glibc finds the damage anywhere, or the program's own check fails first. The repro crashes in
+    each fresh process, wherever that is found.
+    """
+    script = write("script.py", DAMAGES_HEAP)
+    command = ("--", sys.executable, script)
+    done = reprokit("capture", "--json", "--output-dir", tmp_path / "out", *command)
+    verdict = done.json["verdict"]
+    if verdict["kind"] == "wrong-result":
+        assert "add" in done.json["signature"]["title"], verdict
+        return
+    assert (verdict["kind"], verdict["phase"]) == ("crash", "kernel-run"), verdict
+    title = "crash: kernel-run | SIGABRT damaged heap | invalid write, aten.add"
+    assert done.json["signature"]["title"] == title
+    assert verdict["responsible"] == "torch"
+    assert verdict["work"]["line"].endswith("script.py:5")
+    assert done.json["ablation"] is None  # a run that passes shows nothing
+
+
 @pytest.mark.real
 def test_the_out_of_memory_killer_is_named(small_memory: Path, write: Any, tmp_path: Path) -> None:
     """The kernel's out-of-memory killer ends a process in a real control group."""

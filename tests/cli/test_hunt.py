@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -15,11 +16,13 @@ import pytest
 from reprokit.agent.hunt import mutants, shorten, source_table
 from reprokit.agent.hunt.drawing import Drawing
 from reprokit.core.shared.hunted_programs import is_script, no_steering, note_program
-from reprokit.host.hunt import outcomes, source_places, target_search
+from reprokit.host.hunt import capture_findings, outcomes, source_places, target_search
+from reprokit.host.hunt.capture_findings import CapturedFinding
 from reprokit.host.hunt.outcomes import HuntFolder, HuntPlan
 from reprokit.host.nightly.schedule import job_spec
 from reprokit.host.nightly.suite.cells import SuiteCell
 from reprokit.host.probe.client import ProbeServer
+from reprokit.host.system import files
 from tests.support.environments import ROOT, clean_environ
 from tests.support.reprokit_calls import CallResult, reprokit
 
@@ -299,6 +302,29 @@ def test_a_capture_compares_results_whatever_the_environment_says() -> None:
         words, ending = job_spec.capture_words(cell, "py")
         assert "--compare" in words
         assert ending == target
+
+
+def test_findings_that_a_proved_repro_explains_are_captured_last(tmp_path: Path) -> None:
+    """The repro of the first finding needs one of its operators, and that is in the second one. A
+    different kind of difference is no member.
+    """
+    groups = ("numbers add flip roll", "numbers add cat", "numbers cat", "dtype add cat")
+    with outcomes.open_hunt(tmp_path, HuntPlan(("views",), 0, sys.executable), 9.0) as found:
+        for number, group in enumerate(groups):
+            one = outcomes.Outcome(number, "views", "wrong-result", "", group, 0.1)
+            found.add_outcome(one, {"text": "import torch"})
+        pack = tmp_path / "pack"
+        pack.mkdir()
+        (pack / "repro.py").write_text("y = torch.add(x, x)\n")
+        words = capture_findings._words_left(groups[0], pack)
+        assert words == ("numbers", "add")
+        (pack / "repro.py").write_text("y = torch.sub(x, x)\n")
+        assert capture_findings._words_left(groups[0], pack) == ()
+        row = CapturedFinding(0, kind="wrong-result", lines=4, words=words)
+        files.append_json(tmp_path / capture_findings.CAPTURED_FILE, dataclasses.asdict(row))
+        assert capture_findings.captured_findings(found) == {0: row}
+        pending = capture_findings.pending_findings(found)
+        assert [one.number for one in pending] == [2, 3, 1]
 
 
 def test_a_hunt_goes_on_after_the_last_complete_line(tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def test_sample(tmp_path: Path) -> None:
         check=False,
     )
     assert again.returncode not in (0, 2)
-    assert result["verdict"]["work"] == {"kernel": result["traits"]["kernel"]}
+    work = result["verdict"]["work"]
+    assert work["kernel"] == result["traits"]["kernel"] and work.keys() == {"kernel", "line"}
+    assert work["line"].endswith("crash.py:11")
     assert "diagonal" in result["traits"]["kernel"]
     site = "null pointer, aten._efficientzerotensor"
     assert result["signature"]["title"].endswith(f" | {site}"), result["missing"]
