@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprokit.core.judge.stacks.messages import normalise_message
-from reprokit.core.records.verdict_kinds import NONDETERMINISTIC, kind_named
+from reprokit.core.records.verdict_kinds import FAILED_CHECK, NONDETERMINISTIC, kind_named
 from reprokit.core.reported.issue_programs import CodeBlock
 
 MAX_TITLE_CHARS, MAX_ROW_CHARS = 300, 1_000
@@ -247,7 +247,7 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
 
 _FAMILIES = (
     {"exception", "oom", "error-in-eager"},
-    {"wrong-result", NONDETERMINISTIC},
+    {"wrong-result", NONDETERMINISTIC, FAILED_CHECK},
     {"recompile-limit", "recompile-storm"},
 )
 """Kinds that a report does not tell apart."""

@@ -36,6 +36,7 @@ MARKS = {
     "oom": ("kind-oom", "M"),
     "wrong-result": ("kind-wrong-result", "W"),
     "nondeterministic": ("kind-wrong-result", "V"),
+    "failed-check": ("kind-wrong-result", "F"),
     "recompile-limit": ("kind-recompile", "R"),
     "recompile-storm": ("kind-recompile", "S"),
     "graph-break": ("kind-graph", "B"),
