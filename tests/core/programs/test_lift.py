@@ -27,6 +27,25 @@ torch.compile(Outer(8))(x)
 """
 
 
+def test_a_list_that_is_filled_by_one_append_is_a_literal() -> None:
+    """The loop over its one item is the body. A list that is read before, or has two items, stays."""
+    program = (
+        "import torch\ncalls = []\nx = torch.ones(3)\ncalls.append(((x,), {}))\n"
+        "for args, kwargs in calls:\n    torch.compile(f)(*args, **kwargs)\n"
+    )
+    text = straight_line.straighten_program(program, lambda new: True)
+    assert "calls" not in text and "torch.compile(f)(x)" in text
+    for kept in (
+        "rows = []\nprint(rows)\nrows.append(1)\nfor row in rows:\n    print(row)\n",
+        "rows = []\nrows.append(len(rows))\nfor row in rows:\n    print(row)\n",
+        "rows = []\nif x:\n    rows.append(1)\nfor row in rows:\n    print(row)\n",
+    ):
+        assert straight_line.straighten_program(kept, lambda new: True) == kept
+    two = "rows = []\nrows.append(1)\nrows.append(2)\nfor row in rows:\n    print(row)\n"
+    text = straight_line.straighten_program(two, lambda new: True)
+    assert text == two.replace("rows = []\nrows.append(1)", "rows = [1]")
+
+
 def test_a_submodule_replaces_the_whole_model() -> None:
     """The inner module is constructed with the arguments of the outer one, and the outer class is
     removed.

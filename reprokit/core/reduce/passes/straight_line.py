@@ -25,6 +25,8 @@ def straighten_program(text: str, test: Test) -> str:
         _tuples,
         _dicts,
         _keywords,
+        _lists,
+        _lists,
         _single_loops,
         inline_calls.inline_one,
         _tuples,
@@ -156,6 +158,42 @@ def _keywords(tree: ast.Module) -> None:
             parts = argument.value.elts if is_literal else [argument]  # type: ignore[attr-defined]
             arguments += parts
         node.args = arguments
+
+
+def _lists(tree: ast.Module) -> None:
+    """Replace ``rows = []`` and ``rows.append(x)`` by ``rows = [x]``, and that and a loop over
+    ``rows``, where nothing else reads it, by a loop over ``[x]``.
+    """
+    for place, node in enumerate(tree.body):
+        name, value = target_names(node), node.value if isinstance(node, ast.Assign) else None
+        if not name or not isinstance(value, ast.List):
+            continue
+        uses = [(n, later) for n in tree.body if n is not node and (later := reads_name(n, name))]
+        if not uses:
+            continue
+        first, reads = uses[0]
+        appended = _appended(first, name)
+        if not value.elts and appended is not None and tree.body.index(first) > place:
+            filled = ast.Assign([ast.Name(name, ast.Store())], ast.List([appended], ast.Load()))
+            tree.body[tree.body.index(first)] = filled
+            del tree.body[place]
+            return
+        is_loop = isinstance(first, ast.For) and first.iter is reads[0]
+        if len(uses) == len(reads) == 1 and is_loop and len(value.elts) == 1:
+            assert isinstance(first, ast.For)
+            first.iter = value
+            del tree.body[place]
+            return
+
+
+def _appended(node: ast.stmt, name: str) -> ast.expr | None:
+    """Return what a statement appends to the list ``name``; None for a different statement."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
+        return None
+    (argument,) = call.args
+    is_append = ast.unparse(call.func) == f"{name}.append" and not reads_name(argument, name)
+    return argument if is_append else None
 
 
 def _single_loops(tree: ast.Module) -> None:
