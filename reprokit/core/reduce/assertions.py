@@ -16,6 +16,9 @@ _RANDOM = ("rand", "dropout", "bernoulli", "normal", "uniform", "nn.", "empty")
 SEED = 0
 _OF_MODULE = re.compile(r"(gradient of|buffer) (\w+)\.(.+)")
 _OF_ARGUMENT = re.compile(r"gradient of argument\[(\d+)\](?: #\d+)?$")
+_ARGUMENT = re.compile(r"argument\[(\d+)\]")
+ALIASING = "aliasing"
+"""The difference of a result that has the memory of an argument in only one of the two runs."""
 _ALL = "results"
 """The variable with the results of several calls."""
 
@@ -81,7 +84,15 @@ def _is_compared(one: Difference) -> bool:
     """Return whether an assertion of torch compares what differs: a tensor, or a plain number."""
     if one.what == "value":
         return all(_NUMBER.fullmatch(text) for text in (one.expected, one.got))
-    return one.what not in ("aliasing", MISSING) or _is_lost_gradient(one)
+    if one.what == ALIASING:
+        return one.name.startswith("output") and _aliased(one) is not None
+    return one.what != MISSING or _is_lost_gradient(one)
+
+
+def _aliased(one: Difference) -> int | None:
+    """Return the index of the argument whose memory a result has in one of the two runs."""
+    found = _ARGUMENT.fullmatch(one.expected) or _ARGUMENT.fullmatch(one.got)
+    return int(found[1]) if found else None
 
 
 def _is_lost_gradient(one: Difference) -> bool:
@@ -180,7 +191,7 @@ def _with_return(
     rows, place, name, arguments = call
     if not (returned := _returned(wrong, name, arguments, owners)):
         return None
-    if isinstance(rows[place], ast.Expr) and name in returned:
+    if isinstance(rows[place], ast.Expr) and any(re.match(rf"{name}\b", r) for r in returned):
         value = rows[place].value  # type: ignore[attr-defined]
         rows[place] = ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
     body = _rows(main)
@@ -303,6 +314,12 @@ def _returned(
     wrong: Sequence[Difference], name: str, arguments: list[str], owners: Mapping[str, str]
 ) -> list[str]:
     """Return the expressions for what differs."""
+    if wrong[0].what == ALIASING:
+        index, path = _aliased(wrong[0]), wrong[0].name.removeprefix("output")
+        owner = next(iter(arguments[index : index + 1]), "") if index is not None else ""
+        memory = "{}.untyped_storage().data_ptr()"
+        pair = f"{memory.format(name + path)} == {memory.format(owner)}"
+        return [pair] if owner else []
     kinds, of_state = set[str](), list[str]()
     known = [a for a in arguments if a]
     for one in wrong:
@@ -327,6 +344,8 @@ def _returned(
 
 
 def _assertion(what: str, is_one: bool) -> str:
+    if what == ALIASING:
+        return "assert compiled == eager"
     if what == MISSING:
         if is_one:
             return "assert (compiled is None) == (eager is None)"

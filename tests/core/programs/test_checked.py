@@ -180,6 +180,26 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         run(written, wrong, monkeypatch)
 
 
+def test_memory_that_only_one_run_shares_has_an_assertion() -> None:
+    """Torch compares no aliasing. The wrong side may be either."""
+    text = (
+        "import torch\ndef f(x):\n    return x.add_(x), x.view_as(x)\nx = torch.ones(3)\n"
+        "torch.compile(f)(x)\n"
+    )
+    own, shared = "memory of its own", "argument[0]"
+    for expected, got in ((own, shared), (shared, own)):
+        one = Difference(0, "output[1]", "aliasing", "unknown", expected=expected, got=got)
+        checked = assertions.with_check(text, [one])
+        assert "assert compiled == eager" in checked
+        namespace: dict[str, Any] = {}
+        program = checked.replace("run(torch.compile)", "run(lambda f: lambda x: (x, x.clone()))")
+        with pytest.raises(AssertionError):
+            exec(program, namespace)
+        assert (namespace["compiled"], namespace["eager"]) == (False, True)
+    other = Difference(0, "output[1]", "aliasing", "unknown", expected="output[0]", got=own)
+    assert assertions.with_check(text, [other]) == text
+
+
 @pytest.mark.parametrize(
     ("text", "name", "check"),
     [
