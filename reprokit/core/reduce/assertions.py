@@ -238,6 +238,8 @@ def _name_result(rows: list[ast.stmt], made: ast.Call, names: Collection[str]) -
             path, call = found[0]
             ast_edits.replace_node(node.value, path, [ast.Name("out", ast.Load())])
             assert isinstance(call, ast.expr)
+            if isinstance(node, ast.Expr) and isinstance(node.value, (ast.GeneratorExp, ast.Name)):
+                del rows[index]  # nothing of it runs
             rows.insert(index, ast.Assign([ast.Name("out", ast.Store())], call, lineno=0))
             return
 

@@ -180,6 +180,15 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         run(written, wrong, monkeypatch)
 
 
+def test_what_is_left_of_a_generator_that_nothing_reads_is_no_part_of_the_program() -> None:
+    """A reduction may leave a loss as a generator, of which only the call of the model runs."""
+    text = PLAIN.replace(
+        "torch.compile(f)(x)", "(t for t in torch.compile(f)(x) if t.requires_grad)"
+    )
+    written = assertions.with_check(text, [OUTPUT])
+    assert "compile(f)(x)" in written and " for " not in written
+
+
 def test_memory_that_only_one_run_shares_has_an_assertion() -> None:
     """Torch compares no aliasing. The wrong side may be either."""
     text = (
