@@ -27,6 +27,12 @@ torch.compile(Outer(8))(x)
 """
 
 
+def test_a_generator_that_nothing_reads_is_what_it_iterates_over() -> None:
+    program = "import torch\n(t for t in torch.compile(f)(x) if t.requires_grad)\n"
+    text = straight_line.straighten_program(program, lambda new: True)
+    assert text == "import torch\ntorch.compile(f)(x)\n"
+
+
 def test_a_list_that_is_filled_by_one_append_is_a_literal() -> None:
     """The loop over its one item is the body. A list that is read before, or has two items, stays."""
     program = (

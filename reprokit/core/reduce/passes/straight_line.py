@@ -36,6 +36,7 @@ def straighten_program(text: str, test: Test) -> str:
         _results,
         _models,
         _compiled,
+        _generators,
     ):
         changed = _safely(step, text)
         if changed != text and test(changed):
@@ -194,6 +195,13 @@ def _appended(node: ast.stmt, name: str) -> ast.expr | None:
     (argument,) = call.args
     is_append = ast.unparse(call.func) == f"{name}.append" and not reads_name(argument, name)
     return argument if is_append else None
+
+
+def _generators(tree: ast.Module) -> None:
+    """Replace a generator that nothing reads by what it iterates over, of which only that runs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.GeneratorExp):
+            node.value = node.value.generators[0].iter
 
 
 def _single_loops(tree: ast.Module) -> None:
