@@ -120,7 +120,8 @@ def is_same_check(one: Signature, two: Signature) -> bool:
     """
     a, b = one.parts, two.parts
     is_own = b.kind in (FAILED_CHECK, "error-in-eager") or (not b.phase and b.kind != "ok")
-    return a.kind == FAILED_CHECK and is_own and a.what == b.what
+    is_one_check = one.algorithm == two.algorithm and a.what == b.what
+    return a.kind == FAILED_CHECK and is_own and is_one_check
 
 
 def is_same_slow_compile(one: Signature, two: Signature) -> bool:

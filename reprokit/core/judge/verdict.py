@@ -325,13 +325,13 @@ def _crash(seen: Observation) -> Verdict | None:
 
 def _failed_check(seen: Observation) -> Verdict | None:
     """Return the verdict on a program that ends by its own check, and passes in eager."""
-    if not seen.check or seen.eager != "passes":
+    backend = _BACKENDS.get(seen.first_rung)
+    if not (seen.check and backend) or seen.eager != "passes":
         return None
     raised = blamed_exception(seen)
     if raised is not None and is_from_compiler(raised, seen):
         return None
     short = _short_cause(seen) or describe_exit(seen.exit_status)
-    backend = _BACKENDS[seen.first_rung]
     what = f"the check `{seen.check}` fails" if seen.raised else f"the program ends with {short}"
     why = f'{what} with torch.compile, also with backend="{backend}", and not without'
     evidence = location.exception_evidence(raised) if raised is not None else ()

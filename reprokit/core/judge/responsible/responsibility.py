@@ -286,10 +286,9 @@ def _damaged_memory(verdict: Verdict, seen: Observation) -> Responsible | None:
         maker = site.made_by.partition(".")[0]
         if maker and not is_torch_namespace(maker):
             return Responsible("unknown", (f"{site.made_by} returned the buffer.",))
-        what = f"the {site.family}" + f" in the code of {site.operator}" * bool(site.operator)
-        return Responsible(
-            "torch", (f"AddressSanitizer reports {what}, which Inductor generated.",)
-        )
+        named = f" for {site.operator}" * bool(site.operator)
+        why = f"AddressSanitizer reports the {site.family} in code that Inductor generated{named}."
+        return Responsible("torch", (why,))
     if fr.parse_heap_error(seen.stderr_tail):
         why = "glibc reported a damaged heap, and nothing shows which code damaged it."
         return Responsible("unknown", (why,))
