@@ -33,11 +33,13 @@ MAX_TITLE_CHARS = 150
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the folders of the hunts."""
-    parser.add_argument("--folders", nargs="+", type=Path, required=True, help="folders of hunts")
+    parser.add_argument("--folders", nargs="+", type=Path, default=[], help="folders of hunts")
 
 
 def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     """Yield one row for each family, and the counts of programs first."""
+    if not options.folders:
+        raise MeasurementFailed("name the folders of hunts with --folders")
     documents = [_read_hunt(folder) for folder in options.folders]
     counts: Any = collections.Counter()
     for document in documents:
