@@ -96,10 +96,7 @@ def _ended(seen: Observation) -> Verdict:
     )
     if not seen.is_command and seen.exit_status == 0:
         why = "the target ended the process with status 0 before its calls returned"
-    evidence = [f"exit status {seen.exit_status}"]
-    lines = [line.strip() for line in seen.stderr_tail.splitlines() if line.strip()]
-    if seen.exit_status and lines:  # sys.exit() prints its message there
-        evidence.append(f"{LAST_LINE}{cuts.cut_head(lines[-1], MAX_LINE_CHARS)}")
+    evidence = [f"exit status {seen.exit_status}", *_last_line(seen)]
     if need := unmet_need(seen.exit_status, seen.stderr_tail):
         why = f"this machine {UNMET_WORDS}{need}"
     return Verdict(
@@ -109,6 +106,15 @@ def _ended(seen: Observation) -> Verdict:
         f"{as_sentence(why)}",
         tuple(evidence),
     )
+
+
+def _last_line(seen: Observation) -> list[str]:
+    """Return the last line on stderr of a program that ended itself, because ``sys.exit`` prints
+    its message there.
+    """
+    lines = [line.strip() for line in seen.stderr_tail.splitlines() if line.strip()]
+    is_shown = bool(seen.exit_status and lines) and seen.raised is None
+    return [f"{LAST_LINE}{cuts.cut_head(lines[-1], MAX_LINE_CHARS)}"] if is_shown else []
 
 
 def _interrupted(seen: Observation) -> Verdict | None:
@@ -253,9 +259,9 @@ def _eager_fails(seen: Observation) -> Verdict | None:
     return Verdict(
         "error-in-eager",
         "eager",
-        _short_cause(seen),
+        _short_cause(seen) or "exit",
         as_sentence(f"the target fails without torch.compile too: {why}"),
-        (why,),
+        (why, *_last_line(seen)),
     )
 
 
@@ -331,11 +337,17 @@ def _failed_check(seen: Observation) -> Verdict | None:
     raised = blamed_exception(seen)
     if raised is not None and is_from_compiler(raised, seen):
         return None
-    short = _short_cause(seen) or describe_exit(seen.exit_status)
-    what = f"the check `{seen.check}` fails" if seen.raised else f"the program ends with {short}"
+    ending = describe_exit(seen.exit_status)
+    what = f"the check `{seen.check}` fails" if seen.raised else f"the program ends with {ending}"
     why = f'{what} with torch.compile, also with backend="{backend}", and not without'
-    evidence = location.exception_evidence(raised) if raised is not None else ()
-    return Verdict(FAILED_CHECK, seen.first_rung, short, as_sentence(why), evidence)
+    evidence = location.exception_evidence(raised) if raised is not None else _last_line(seen)
+    return Verdict(
+        FAILED_CHECK,
+        seen.first_rung,
+        _short_cause(seen) or "exit",
+        as_sentence(why),
+        tuple(evidence),
+    )
 
 
 def _exception(seen: Observation) -> Verdict | None:
