@@ -85,6 +85,13 @@ def repeats_for(rate: float) -> int:
     return min(math.ceil(math.log(MAX_MISS_RATE) / math.log(1.0 - min_rate)), MAX_REPEATS)
 
 
+def is_found_by_chance(signature: Signature) -> bool:
+    """Return whether a run may pass although the failure is there: a damaged heap ends a program
+    wherever it is found.
+    """
+    return signature.parts.what.endswith(HEAP)
+
+
 def is_same_wrong_result(one: Signature, two: Signature) -> bool:
     """Return whether both are wrong results of one family. A candidate is not checked for where
     they begin; only the program that is proved is.
@@ -151,7 +158,7 @@ def is_same_crash(one: Signature, two: Signature) -> bool:
     """
     a, b = one.parts, two.parts
     is_one_known = bool(a.site) != bool(b.site)
-    if is_one_known and a.what.endswith(HEAP):
+    if is_one_known and is_found_by_chance(one):
         return (a.kind, a.what) == (b.kind, b.what)
     return is_one_known and a.title_without_site == b.title_without_site
 

@@ -120,7 +120,7 @@ def can_study_conditions(state: State) -> bool:
         return False
     limits = cases.probe_limits_of(state.study.case_for(state))
     is_timed = limits.is_slow or bool(limits.sizes)
-    is_chance = state.signature.parts.what.endswith(same_failure.HEAP)
+    is_chance = same_failure.is_found_by_chance(state.signature)
     return not (is_timed or is_chance or limits.gpu is not None or limits.stage or limits.is_kernel)
 
 

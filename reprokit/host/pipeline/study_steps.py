@@ -311,7 +311,7 @@ def can_ablate(state: State) -> bool:
     A kernel has no other backend, nor has a cache. A damaged heap ends a program by chance, so a
     run that passes shows nothing.
     """
-    is_chance = state.signature.parts.what.endswith(same_failure.HEAP)
+    is_chance = same_failure.is_found_by_chance(state.signature)
     has_one_backend = state.seen.kernel or state.seen.stage or is_chance
     if not state.wants_study or state.request.ablation_steps == "none" or has_one_backend:
         return False
