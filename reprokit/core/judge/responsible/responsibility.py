@@ -287,7 +287,7 @@ def _damaged_memory(verdict: Verdict, seen: Observation) -> Responsible | None:
         if maker and not is_torch_namespace(maker):
             return Responsible("unknown", (f"{site.made_by} returned the buffer.",))
         named = f" for {site.operator}" * bool(site.operator)
-        why = f"AddressSanitizer reports the {site.family} in code that Inductor generated{named}."
+        why = f"The sanitizers report the {site.family} in code that Inductor generated{named}."
         return Responsible("torch", (why,))
     if fr.parse_heap_error(seen.stderr_tail):
         why = "glibc reported a damaged heap, and nothing shows which code damaged it."
