@@ -149,6 +149,8 @@ class DraftedIssue:
                 return {"file": str(script), "words": words[3:]}
             if words[1].endswith(".py"):
                 return {"file": str(self.folder / words[1]), "words": words[2:]}
+            if words[1] == "-m" and words[2] != "torch.distributed.run":
+                return {"file": "", "module": words[2], "words": words[3:]}
         return None
 
     def has_lines(self, lines: Collection[str]) -> bool:
@@ -179,7 +181,7 @@ class DraftedIssue:
             return None  # it needs the simulation
         if spec is None and self.command and not (is_repro or changes or compares):
             spec = {"command": self.command}
-        elif spec is None or not Path(str(spec["file"])).exists():
+        elif spec is None or not (spec.get("module") or Path(str(spec["file"])).exists()):
             return None
         spec = {**spec, "changes": dict(changes or {}), "compares": compares}
         return self._run_once(spec, variables or {})

@@ -1,6 +1,6 @@
 """Run a program of a capture without reprokit: a factory, or a script, with changes.
 
-python plain_program.py SPEC    where SPEC is JSON: file, factory, train, options, changes
+python plain_program.py SPEC    where SPEC is JSON: file or module, factory, train, options, changes
 
 python plain_program.py --serve    runs each SPEC of its input in a fork, after one import of torch
 
@@ -235,6 +235,10 @@ def run_script(spec: dict[str, Any], changes: dict[str, Any]) -> None:
     if changed or spec.get("compares"):
         torch.compile = compile_changed
     sys.argv = [spec["file"], *spec.get("words", [])]
+    if spec.get("module"):
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(spec["module"], run_name="__main__", alter_sys=True)
+        return
     sys.path.insert(0, str(spec["file"]).rpartition("/")[0])
     runpy.run_path(spec["file"], run_name="__main__")
 

@@ -16,6 +16,8 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "programs"
 CASE, MAKE_DATA = "case.json", "make_data.py"
+PLACE = "my programs"
+"""The folder in which a program runs, below its own name."""
 
 
 @dataclass(frozen=True)

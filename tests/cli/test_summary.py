@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -209,6 +210,9 @@ def test_the_end_of_a_capture_says_all_that_a_reader_needs(name: str, tmp_path: 
     for fact in FAILURES[name]:
         assert fact in text[at:], f"{fact!r} is not in its place:\n{output}"
         at = text.index(fact, at)
+    for file in tmp_path.glob("*/run-*/pack/issue/claims.json"):
+        texts = [row["text"] for row in json.loads(file.read_text())]
+        assert not [text for text in texts if f"{tmp_path}/" in text]
 
 
 @pytest.mark.parametrize(

@@ -495,7 +495,10 @@ def test_what_avoids_the_failure_is_sorted_by_the_size_of_the_change() -> None:
 
 def test_paths_of_the_head_are_relative_to_the_folder_of_the_run() -> None:
     """Only paths that begin with the folder become relative to it."""
-    relative = report_head.relative_to_folder
+
+    def relative(text: str, folder: str) -> str:
+        return report_head.relative_to_folders(text, [folder])
+
     assert relative("capture /w/x.py:f --a=/w/b '/w/c'", "/w") == "capture x.py:f --a=b 'c'"
     for folder in ("", "/", "/x"):
         assert relative("f in /w/x.py and /w/w/y", folder) == "f in /w/x.py and /w/w/y"

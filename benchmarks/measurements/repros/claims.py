@@ -4,7 +4,7 @@ python -m benchmarks run claims [--only NUMBER ...] [--runs FOLDER ...]
                                [--at-once N]
 
 Each program of the catalogue is captured as a command; with --runs, the run directories in a folder
-are taken as they are. Every statement of ``issue/claims.json``, of the summary that the capture
+are taken as they are, such as those that ``programs --keep`` leaves. Every statement of ``issue/claims.json``, of the summary that the capture
 printed (``terminal.txt`` beside the output folder) and of ``report.html`` is checked in fresh
 processes that do not import reprokit: the program and the repro run with Python alone, with a
 different backend, setting or environment, py-spy reads the stack of a hang, and the settings are
@@ -26,6 +26,7 @@ from pathlib import Path
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
 
+from ...cases.program_cases import PLACE
 from ...claim_checks import FALSE, TRUE, UNCHECKED
 from ...claim_runs import DraftedIssue, ForkServer
 from ...harness import REPROKIT, quiet_environ, run_child, show_progress
@@ -99,12 +100,18 @@ def _measure_run(run_dir: Path, cache: Path, server: ForkServer) -> Row | None:
     own = Path(tempfile.mkdtemp(prefix="claims-", dir=cache))
     (own / "inductor").symlink_to(cache / "inductor")
     (cache / "inductor").mkdir(exist_ok=True)
-    folder = run_dir.parents[1]
+    folder = _folder_of_target(run_dir.parents[1])
     program = folder / "program.py"
     text = program.read_text() if program.exists() else ""
     entries = (entry for entry in catalogue_files.own_catalogue() if entry.program == text)
     drafted = DraftedIssue(run_dir.parts[-3], run_dir, folder, next(entries, None), own, server)
     return check_claims(drafted)
+
+
+def _folder_of_target(beside: Path) -> Path:
+    """Return the folder of a target; the measurement ``programs`` keeps it below two more."""
+    inner = beside / PLACE / beside.name
+    return inner if inner.is_dir() else beside
 
 
 def _measure_entry(entry: KnownFailure, folder: Path, server: ForkServer) -> Row | None:

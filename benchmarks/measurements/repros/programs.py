@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...cases.program_cases import CASE, MAKE_DATA, ProgramCase, read_cases
+from ...cases.program_cases import CASE, MAKE_DATA, PLACE, ProgramCase, read_cases
 from ...harness import quiet_environ, run_child, run_reprokit, show_progress
 from ...measurement import Measurement, add_keep_option, add_only_option, kept_folder
 from ...results import Column, Row, read_result
@@ -46,7 +46,7 @@ HANG_S = 60.0
 
 def measure_program(name: str, case: ProgramCase, folder: Path) -> Row:
     """Run and capture one program, and return what its repro needs."""
-    home = folder / "my programs" / name
+    home = folder / PLACE / name
     shutil.copytree(case.folder, home, ignore=shutil.ignore_patterns(CASE, "__pycache__"))
     environ = quiet_environ()
     if (home / MAKE_DATA).exists():

@@ -127,7 +127,7 @@ def next_command(captured: CaptureResult) -> str:
 
 def _cut_row(row: Row) -> Row:
     name, text = row
-    return name, cut_at_word(text, TEXT_COLUMNS)
+    return name, cut_at_word(_with_short_paths(text), TEXT_COLUMNS)
 
 
 def _waits(verdict: Verdict) -> list[Row]:
@@ -147,6 +147,7 @@ def _waits(verdict: Verdict) -> list[Row]:
 
 def _with_place(text: str) -> str:
     """Cut a clause, but not the file and the line at its end."""
+    text = _with_short_paths(text)
     if len(text) <= TEXT_COLUMNS or not (end := _PLACE_AT_END.search(text)):
         return cut_at_word(text, TEXT_COLUMNS)
     words, place = text[: end.start()], end["place"]
@@ -237,10 +238,15 @@ def _place_row(captured: CaptureResult) -> Row:
 
 def _shorter(file: str, columns: int) -> str:
     """Return the path of a file, without its first folders if it is longer than ``columns``."""
-    file = report_head.relative_to_folder(file, str(current_folder() or ""))
+    file = _with_short_paths(file)
     parts = Path(file).parts
     shorter = [file, "/".join(("...", *parts[-2:])), "/".join(("...", *parts[-1:]))]
     return next((text for text in shorter if len(text) <= columns), shorter[-1])
+
+
+def _with_short_paths(text: str) -> str:
+    """Return a text that names files below the current folder without it."""
+    return report_head.relative_to_folders(text, [str(current_folder() or "")])
 
 
 def _shown(path: Path) -> str:

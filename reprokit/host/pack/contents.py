@@ -35,6 +35,9 @@ from reprokit.host.run import observation_reader, run_directory
 from reprokit.host.system import files, private_names
 from reprokit.host.watch import stacks
 
+TEXTS = ("reason", "detail", "responsible_because", "not_filed", "path", "evidence", "eager")
+"""The sentences of the page, which may name files of the user."""
+
 
 @dataclass(frozen=True)
 class PackInput:
@@ -118,7 +121,9 @@ def make_pack(capture: PackInput, missing: list[Missing], run: run_directory.Run
             steps,
         )
         # the head is redacted already, and a proved program must not change
-        model = {**redactor.redact_value(report), "head": head}
+        redacted = redactor.redact_value(report)
+        texts = {name: _with_short_paths(redacted[name], facts.folders) for name in TEXTS}
+        model = {**redacted, **texts, "head": head}
         draft.add_json(run_names.REPORT_DATA_FILE, model)
         compiles = run_names.COMPILES_FILE if run_names.COMPILES_FILE in draft.files else ""
         page = html_report.render_html_report(cast(ReportModel, model), exports, compiles)
@@ -215,11 +220,9 @@ def _report_head(
     file = run_names.REPRO_FILE if is_proved else run_names.CANDIDATE_FILE
     own_line = users_line.find_users_line(capture.verdict, capture.seen)
     began, _ = report_data.run_times(capture.journals, capture.seen)
-    started = capture.journals.events_of_type(Process)
-    folder = redactor.redact_text(started[0].cwd) if started else ""
 
     def shown(text: str) -> str:
-        return report_head.relative_to_folder(redactor.redact_text(text), folder)
+        return report_head.relative_to_folders(redactor.redact_text(text), facts.folders)
 
     return {
         "users_line": shown(own_line),
@@ -234,7 +237,7 @@ def _report_head(
         },
         "avoids": report_head.ways_to_avoid(steps, capture.seen.eager),
         "advice": redactor.redact_text(advice.advise(capture.verdict, capture.seen)),
-        "command": report_head.relative_to_folder(facts.command, folder),
+        "command": report_head.relative_to_folders(facts.command, facts.folders[:1]),
         "versions": report_head.known_versions({**capture.environment.facts, **facts.environment}),
         "started": report_head.utc_date(began),
         "decision": cast(
@@ -242,6 +245,23 @@ def _report_head(
             {**to_json(decision), "form": responsibility.repository_for(facts.verdict)},
         ),
     }
+
+
+def _with_short_paths(value: Any, folders: Sequence[str]) -> Any:
+    """Return a text, or a list of texts, that names files below the folders without them."""
+    if isinstance(value, str):
+        return report_head.relative_to_folders(value, folders)
+    return [report_head.relative_to_folders(row, folders) for row in value]
+
+
+def _folders_of(capture: PackInput) -> list[str]:
+    """Return the working directory of the program, and the folder of its file if it is known."""
+    target = capture.request.target
+    started = capture.journals.events_of_type(Process)
+    cwd = started[0].cwd if started else ""
+    words = (target.place, *target.command)
+    files_named = (word for word in words if word.startswith("/") and word.endswith(".py"))
+    return [cwd, *(str(Path(word).parent) for word in files_named)][:2]
 
 
 def _add_exports(
@@ -336,4 +356,5 @@ def _facts(
         traceback=(
             redactor.redact_text(program.proof.traceback) if isinstance(program, Repro) else ""
         ),
+        folders=tuple(map(redactor.redact_text, _folders_of(capture))),
     )

@@ -338,6 +338,7 @@ _ROWS: Sequence[tuple[How, str]] = (
         r"the first graph that departs .* operator in it is `?(?P<operator>[^`, ]+)",
     ),
     ("source", r"(?P<place>\S+\.py:\d+) in (?P<function>[\w.<>]+): (?P<code>.*)"),
+    ("output", r"(?P<place>.+\.py:\d+): (?P<words>.*?)(?:, \d+ times)?$"),
     ("logs", r"so far "),
 )
 """The forms of evidence, and how each is checked."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from reprokit.core.triage.known_failures import KnownMatch
 from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack import issue_claims
 from reprokit.host.pack.issue_forms import FORMS, issue_form_url
-from reprokit.host.report import markdown
+from reprokit.host.report import markdown, report_head
 from reprokit.host.report.markdown import Markdown
 from reprokit.host.report.template_files import markdown_templates, public_templates
 
@@ -71,6 +72,10 @@ class IssueFacts:
     """The traceback of the repro, as :mod:`python_traceback` shortens it; empty without one."""
     traces: tuple[str, ...] = ()
     """The files of the tarball with the TORCH_TRACE, the largest first."""
+    folders: tuple[str, ...] = ()
+    """The working directory of the program, and the folder of its file. The issue names files below
+    them without them.
+    """
 
 
 @dataclass(frozen=True)
@@ -135,12 +140,12 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     has_repro = isinstance(facts.program, Repro)
     is_simulated = facts.is_simulated and not seen.kernel
     title = issue_claims.title(verdict, facts.signature.parts, seen, facts.program.text)
-    banner = issue_claims.banner(decision, verdict)
-    summary = _summary(facts)
+    banner = _with_short_paths(issue_claims.banner(decision, verdict), facts.folders)
+    summary = _with_short_paths(_summary(facts), facts.folders)
     ablation = issue_claims.ablation_of(facts.ablation)
     details: list[Claim[Any]] = [*issue_claims.details(verdict, facts.signature, seen)]
     details[1:1] = facts.conditions.does_not_need if facts.conditions else []
-    details = details[:MAX_DETAILS]
+    details = _with_short_paths(details[:MAX_DETAILS], facts.folders)
     settings = issue_claims.settings(facts.configs)
     describe = _fill(
         "issue/describe.md.j2",
@@ -200,6 +205,14 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
     logs += [no_error] * (not traceback and not stack and not log and not answers)
     claims = (title, *banner, *summary, about, *candidate, *ablation, *logs, *details, *settings)
     return IssueText(written, describe, error_logs, versions, joined, decision, claims)
+
+
+def _with_short_paths(rows: Iterable[Claim[Any]], folders: Sequence[str]) -> list[Claim[Any]]:
+    """Return claims that name files below the folders without them."""
+    return [
+        dataclasses.replace(row, text=report_head.relative_to_folders(row.text, folders))
+        for row in rows
+    ]
 
 
 def _summary(facts: IssueFacts) -> list[Claim[Any]]:

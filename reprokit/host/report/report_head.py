@@ -75,11 +75,12 @@ def utc_date(seconds: float) -> str:
     return f"{when:%Y-%m-%d %H:%M} UTC"
 
 
-def relative_to_folder(text: str, folder: str) -> str:
-    """Return a text with the paths below ``folder`` relative to it, for people.
+def relative_to_folders(text: str, folders: Iterable[str]) -> str:
+    """Return a text with the paths below ``folders`` relative to them, for people.
 
-    An empty ``folder`` and the root change nothing.
+    An empty folder and the root change nothing.
     """
-    if not folder.strip("/"):
-        return text
-    return re.sub(rf"(?<![^\s'\"=]){re.escape(folder.rstrip('/'))}/(?=[^\s/])", "", text)
+    for folder in folders:
+        if below := folder.rstrip("/"):
+            text = re.sub(rf"(?<![^\s'\"=`(]){re.escape(below)}/(?=[^\s/])", "", text)
+    return text
