@@ -82,6 +82,8 @@ def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = Fa
     if kind == "unknown":
         return None
     if done.status == 0 and kind == "exception":
+        if drafted.request.get("exit_status") != 0:
+            return False
         # the program caught it, and torch's trace has the failed compile
         rows = [row for row in done.text.splitlines() if '"fail_type": "' in row]
         return any(cause in row for row in rows)

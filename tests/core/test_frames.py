@@ -138,6 +138,8 @@ def test_the_last_traceback_of_a_text() -> None:
     link = fr.parse_traceback(text)
     assert link is not None
     assert (link.type, link.message, link.frames[0].function) == ("ValueError", "no: way", "f")
+    of_rank = "".join(f"[rank1]: {line}" for line in text.splitlines(keepends=True))
+    assert fr.parse_traceback(of_rank) == link
     assert fr.parse_traceback("nothing here") is None
 
 

@@ -61,7 +61,7 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
         (
             "wrong-result: inductor | values @ aten.index_put_",
             "inductor",
-            Observation(first_rung="inductor"),
+            Observation(failing_part="inductor"),
             "",
             "[inductor] wrong result: values in aten.index_put_",
         ),
@@ -78,6 +78,13 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             Observation(own_backend="train.py:7"),
             SOFTMAX,
             "[torch.compile] KeyError: 'buf...' (indexed assignment, softmax)",
+        ),
+        (  # the backend is a wrapper of torch, which Dynamo has
+            "exception: backend | AssertionError: first @ torch/_dynamo/backends/distributed.py:f",
+            "backend",
+            Observation(),
+            "",
+            "[dynamo] AssertionError: first in f",
         ),
         (
             "exception: codegen | ValueError: " + "long words " * 30 + "@ <user>:f",
@@ -156,6 +163,9 @@ def test_a_real_traceback_is_shortened(tmp_path: Path) -> None:
         "    raise KeyError('buf1\\nSet TORCHDYNAMO_VERBOSE=1 x')\n"
         "KeyError: 'buf1\\nSet TORCHDYNAMO_VERBOSE=1 x'"
     )
+    # torch.distributed writes the rank before each line
+    of_rank = "".join(f"[rank0]: {line}" for line in done.stderr.splitlines(keepends=True))
+    assert python_traceback.shorten_traceback(of_rank, "repro.py", max_frames=2) == short
     program.write_text("assert 1 == 2, 'compiled and eager differ'\n")
     done = subprocess.run(
         [sys.executable, program], capture_output=True, text=True, check=False, timeout=60

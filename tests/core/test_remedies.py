@@ -17,7 +17,7 @@ WRONG = Verdict("wrong-result", "inductor", "values", "it differs")
 
 
 def names(among: str, **compile: object) -> list[str]:
-    seen = Observation(first_rung="inductor", departs="relu", departs_in=among)
+    seen = Observation(failing_part="inductor", departs="relu", departs_in=among)
     return [r.name for r in remedy_table.remedies_for(WRONG, seen, compile) if "relu" in r.name]
 
 

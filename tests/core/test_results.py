@@ -138,7 +138,7 @@ def test_a_check_that_fails_only_when_compiled_is_a_failure(
         raised=raised,
         eager="passes",
         check="assert queue == [1, 0]",
-        first_rung="dynamo",
+        failing_part="dynamo",
     )
     verdict = judge_run(seen)
     assert (verdict.kind, verdict.phase, verdict.responsible) == ("failed-check", "dynamo", "torch")
@@ -146,7 +146,7 @@ def test_a_check_that_fails_only_when_compiled_is_a_failure(
     signed = sign_verdict(verdict, seen)
     assert signed.title == title
     # a candidate ran without eager beside it, so its verdict is a different one
-    alone = dataclasses.replace(seen, eager="", check="", first_rung="")
+    alone = dataclasses.replace(seen, eager="", check="", failing_part="")
     candidate = judge_run(alone)
     assert candidate.kind in ("error-in-eager", "unknown")
     answer = same_failure.compare_failures(signed, candidate, sign_verdict(candidate, alone))
@@ -164,7 +164,7 @@ def test_a_check_of_the_compiler_itself_is_no_defect(check: str) -> None:
     """A program may check what it wants of the compiler, such as no graph breaks."""
     raised = Raised((Link("builtins.AssertionError", "", OWN),), "uncaught")
     seen = dataclasses.replace(
-        HEALTHY, raised=raised, exit_status=1, eager="passes", check=check, first_rung="dynamo"
+        HEALTHY, raised=raised, exit_status=1, eager="passes", check=check, failing_part="dynamo"
     )
     verdict = judge_run(seen)
     assert (verdict.kind, verdict.responsible) == ("failed-check", "unknown")
@@ -192,7 +192,7 @@ def test_wrong_numbers_are_one_family_at_any_position() -> None:
         seen = dataclasses.replace(
             HEALTHY,
             comparison=Comparison((dataclasses.replace(WRONG, what=what),), 1, 1, 1),
-            first_rung="inductor",
+            failing_part="inductor",
             departs="acosh",
         )
         titles.add(sign_verdict(judge_run(seen), seen).title)

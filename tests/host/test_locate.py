@@ -72,7 +72,7 @@ def test_the_first_graph_with_wrong_results_is_located(
 
 def test_a_backend_alone_isolates_what_has_no_operator() -> None:
     """Where the operator is known, it is isolated too, and the strictest overrides come first."""
-    seen = Observation(first_rung="decompositions")
+    seen = Observation(failing_part="decompositions")
     backend = {"compile": {"backend": "aot_eager_decomp_partition"}}
     assert list(locate.isolating_overrides(seen)) == [backend]
     located = dataclasses.replace(seen, departs="aten.silu", departs_in="decomposition")
@@ -84,7 +84,7 @@ def test_a_backend_alone_isolates_what_has_no_operator() -> None:
 def test_a_part_is_isolated_only_where_it_still_fails(answer: str, tmp_path: Path) -> None:
     """Otherwise candidates are compiled as usual."""
     oracle = ScriptedOracle(tmp_path, lambda text: answer, limits=LIMITS)
-    seen = Observation(first_rung="decompositions")
+    seen = Observation(failing_part="decompositions")
     with contextlib.closing(oracle):
         locate.isolate_signature(oracle, seen, [StartingPoint("dynamo", PROGRAM)])
     backend = {"compile": {"backend": "aot_eager_decomp_partition"}}
@@ -139,7 +139,7 @@ def test_several_wrong_subsystems_are_searched_one_by_one(
     )
     later = [(name, names[n:]) for n, name in enumerate(names[:-1], 1)]
     assert FakeRunner.searches == [*((name, ()) for name in reversed(names)), *later]
-    assert (confirmed.seen.departs, confirmed.seen.first_rung) == ("", "inductor")
+    assert (confirmed.seen.departs, confirmed.seen.failing_part) == ("", "inductor")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,9 @@ def test_a_location_that_is_wanted_is_checked_before_it_is_searched(
     monkeypatch.setattr(locate, "AblationRunner", runner)
     profile = type("Original", (FakeRunner,), {"first": first})().run_variants(BACKENDS)
     seen = Observation(exit_status=0, has_instrumentation=True, comparison=WRONG)
-    original = dataclasses.replace(seen, first_rung="inductor", departs="aten.mm", departs_in=name)
+    original = dataclasses.replace(
+        seen, failing_part="inductor", departs="aten.mm", departs_in=name
+    )
     alone = next(locate.isolating_overrides(original))
     check = locate.LocationCheck(
         ProbeServer(tmp_path / "server", sys.executable, "build"),

@@ -69,7 +69,7 @@ def test_the_first_wrong_graph_of_a_command_is_located(
     def locate_in(runner: Any, seen: Observation, show: Any) -> tuple[Observation, ProgramAblation]:
         ran.append(f"located: {runner._program}")
         step = AblationStep('backend="inductor"', "backends", same_failure.SAME, "", "")
-        return dataclasses.replace(seen, first_rung="inductor"), ProgramAblation((step,))
+        return dataclasses.replace(seen, failing_part="inductor"), ProgramAblation((step,))
 
     monkeypatch.setattr(study_steps.cases, "starting_points_of_case", lambda case: starts)
     monkeypatch.setattr(locate, "run_in_forked_child", run)
@@ -86,7 +86,7 @@ def test_the_first_wrong_graph_of_a_command_is_located(
         assert after.missing == (Missing("location", study_steps.NO_WRONG_PART),)
     else:
         assert ran == [*texts[: wrong + 1], f"located: {texts[wrong]}"]
-        assert after.seen.first_rung == "inductor" and not after.missing
+        assert after.seen.failing_part == "inductor" and not after.missing
         saved = json.loads((run_dir.path / "ablation.json").read_text())
         assert saved["first"] == 'backend="inductor"'
 

@@ -65,7 +65,7 @@ def _wrong_result(seen: Observation) -> Verdict | None:
         return Verdict(NONDETERMINISTIC, None, wrong[0].what, as_sentence(why), evidence)
     return Verdict(
         "wrong-result",
-        seen.first_rung or None,
+        seen.failing_part or None,
         wrong[0].what,
         as_sentence(why),
         evidence,

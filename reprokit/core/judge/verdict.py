@@ -331,7 +331,7 @@ def _crash(seen: Observation) -> Verdict | None:
 
 def _failed_check(seen: Observation) -> Verdict | None:
     """Return the verdict on a program that ends by its own check, and passes in eager."""
-    backend = _BACKENDS.get(seen.first_rung)
+    backend = _BACKENDS.get(seen.failing_part)
     if not (seen.check and backend) or seen.eager != "passes":
         return None
     raised = blamed_exception(seen)
@@ -343,7 +343,7 @@ def _failed_check(seen: Observation) -> Verdict | None:
     evidence = location.exception_evidence(raised) if raised is not None else _last_line(seen)
     return Verdict(
         FAILED_CHECK,
-        seen.first_rung,
+        seen.failing_part,
         _short_cause(seen) or "exit",
         as_sentence(why),
         tuple(evidence),

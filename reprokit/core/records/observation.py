@@ -173,7 +173,7 @@ class Observation:
     """The results of second, shorter runs."""
     check: str = ""
     """The line that ended the program in the run with torch.compile, and not in the one without, if
-    it also ends it with ``first_rung``, where no code is generated; empty if there is none.
+    it also ends it with ``failing_part``, where no code is generated; empty if there is none.
     """
     comparison: Comparison | None = None
     """The comparison of compiled results with eager; None if they were not compared."""
@@ -181,7 +181,7 @@ class Observation:
     """Warm calls, compiled and in eager; None if they were not timed."""
     memory: MemoryComparison | None = None
     """The peak of the memory beside that of eager; None if they were not compared."""
-    first_rung: str = ""
+    failing_part: str = ""
     """The part of the compiler that the first failing ablation step adds; empty if it is not
     known.
     """

@@ -31,6 +31,10 @@ _MODULES = {
 """The part of torch -> its phases, as maintainers write it in brackets."""
 _PARTS = {"dynamo": "dynamo", "aot": "aot", "decompositions": "decomp", "inductor": "inductor"}
 """The part of the first failing ablation step -> the same."""
+_FOLDERS = {"torch/_dynamo/": "dynamo", "torch/_functorch/": "aot"}
+"""The folder of a failure while the backend is called -> the same. Such a backend can be a wrapper,
+such as that of DistributedDataParallel; other failures are those of Inductor.
+"""
 _ENTRIES = {
     entry_programs.AOTINDUCTOR: "AOTInductor",
     entry_programs.EXPORT: "`torch.export`",
@@ -153,11 +157,13 @@ class _Operations(ast.NodeVisitor):
 
 
 def _modules(verdict: Verdict, identity: Identity, seen: Observation) -> list[str]:
-    part = _PARTS.get(seen.first_rung, "")
+    part = _PARTS.get(seen.failing_part, "")
     phase = verdict.phase or ""
     name = next((module for module, phases in _MODULES.items() if phase in phases), "")
-    if phase == "backend" and seen.own_backend:  # it is not Inductor that was called
-        name = ""
+    if phase == "backend":
+        folder = next((f for f in _FOLDERS if identity.place.startswith(f)), "")
+        # with a backend of the program, it is not Inductor that was called
+        name = _FOLDERS.get(folder, "" if seen.own_backend else name)
     if seen.kernel or name in ("triton", "distributed"):
         return [name or "triton"]
     names = [part or name or "torch.compile"]

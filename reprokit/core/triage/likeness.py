@@ -52,7 +52,7 @@ class Traits:
     """Normalised, without frames."""
     frames: tuple[str, ...] = ()
     """``file:function`` of the compiler's frames, innermost first."""
-    rung: str = ""
+    part: str = ""
     """The first ablation step that fails."""
     operator: str = ""
     """The first operator whose result differs."""
@@ -103,7 +103,7 @@ def compare_traits(a: Traits, b: Traits) -> Likeness:
         parts["kernel"] = kernel_overlap(a.kernel, b.kernel)
     for name, of_a, of_b in (
         ("phase", a.phase, b.phase),
-        ("ablation", a.rung, b.rung),
+        ("ablation", a.part, b.part),
         ("operator", a.operator, b.operator),
     ):
         if of_a and of_b:
@@ -171,7 +171,7 @@ def _in_words(name: str, part: float, a: Traits, b: Traits) -> str:
         return f"{part:.0%} of the message's words"
     if name == "kernel":
         return f"kernels with common operators: {a.kernel} and {b.kernel}"
-    value = {"phase": a.phase, "ablation": a.rung, "operator": a.operator}[name]
+    value = {"phase": a.phase, "ablation": a.part, "operator": a.operator}[name]
     return {"phase": "both in ", "ablation": "both begin with ", "operator": "both of "}[
         name
     ] + value

@@ -25,7 +25,7 @@ def traits_of_failure(
         verdict.cause or "",
         _message(verdict, signed),
         tuple(fr.show_frame(frame) for frame in frames),
-        step or seen.first_rung,
+        step or seen.failing_part,
         seen.departs,
         location.called_kernel(verdict.work.get("kernel", "")),
         seen.departs_in,

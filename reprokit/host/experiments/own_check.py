@@ -83,7 +83,7 @@ def _with_check(seen: Observation, runner: run_ablation.AblationRunner) -> Obser
     """
     for variant in BACKENDS[1:3]:
         if ended_alike(seen, runner.run_variant(variant).seen):
-            return dataclasses.replace(seen, check=_text_of_check(seen), first_rung=variant.part)
+            return dataclasses.replace(seen, check=_text_of_check(seen), failing_part=variant.part)
     return seen
 
 

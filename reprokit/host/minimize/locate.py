@@ -51,7 +51,7 @@ def locate_first_failing_part(
     ablation = run_ablation.ablate_for_capture(runner, seen, show)
     located = _inside(runner, seen, ablation, show)
     with host_log.suppress(ServerLost):
-        if located.first_rung and runner.is_whole_target:
+        if located.failing_part and runner.is_whole_target:
             why = "which graph and which operator in it differ from eager first"
             show(OperationStatus(run_ablation.LOCATING, why))
             if (departs := runner.find_departure()) is not None:
@@ -96,7 +96,7 @@ def isolating_overrides(seen: Observation) -> Iterator[dict[str, Any]]:
 
     The strictest overrides come first.
     """
-    part = seen.first_rung
+    part = seen.failing_part
     variant = next((r for r in BACKENDS if r.part == part and r.name != 'backend="inductor"'), None)
     backend = dict(variant.overrides if variant is not None else faster_overrides(seen, part))
     if seen.departs and seen.departs_in:
@@ -188,7 +188,7 @@ class LocationCheck:
                     return dataclasses.replace(judged, answer=same_failure.UNRESOLVED)
         seen = dataclasses.replace(
             judged.seen,
-            first_rung=self._located.first_rung,
+            failing_part=self._located.failing_part,
             departs=self._located.departs,
             departs_in=self._located.departs_in,
             fails_only_with=self._located.fails_only_with,
@@ -267,7 +267,7 @@ def _inside(
                 break
     return dataclasses.replace(
         seen,
-        first_rung=part,
+        failing_part=part,
         departs=operator,
         departs_in=subsystem,
         fails_only_with=ablation.needs,

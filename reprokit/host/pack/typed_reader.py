@@ -94,7 +94,7 @@ def read_observation(pack: reader.PackFiles, judged: Verdict) -> Observation:
         kept["kernel"] = ""
     return Observation(
         **kept,
-        first_rung=judged.phase or "" if judged.kind in _LOCATED else "",
+        failing_part=judged.phase or "" if judged.kind in _LOCATED else "",
         departs=judged.work.get("op", ""),
     )
 

@@ -64,7 +64,7 @@ def test_a_wrong_result_is_identified_by_where_it_begins(
         "kind": "wrong-result",
         "phase": "inductor",
         "operator": "acosh",
-        "rung": "inductor",
+        "part": "inductor",
     }
 
     def call(words: list[str], *_: Any) -> tuple[str, str, int]:

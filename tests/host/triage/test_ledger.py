@@ -115,7 +115,7 @@ def test_a_repro_belongs_to_the_minimized_bug(tmp_path: Path) -> None:
     stay, and a minimization without result is not repeated in every nightly run.
     """
     store = new_ledger(tmp_path)
-    studied = failing("y", rung="inductor", operator="aten.sin")
+    studied = failing("y", part="inductor", operator="aten.sin")
     studied["pack"] = "small.tar.gz"
     again = {**failing("y"), "pack": "second.tar.gz"}
     small = {
@@ -130,7 +130,7 @@ def test_a_repro_belongs_to_the_minimized_bug(tmp_path: Path) -> None:
     traits = json.loads(
         store.fetch_all("SELECT traits FROM signature WHERE title LIKE '%y'")[0]["traits"]
     )
-    assert (traits["rung"], traits["operator"]) == ("inductor", "aten.sin")
+    assert (traits["part"], traits["operator"]) == ("inductor", "aten.sin")
     assert store.fetch_all("SELECT pack FROM sighting WHERE k = 2")[0]["pack"] == "small.tar.gz"
     assert studied["signature"]["id"] in job_spec.known_signatures(store) and failing("x")[
         "signature"

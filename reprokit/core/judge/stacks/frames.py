@@ -326,8 +326,16 @@ def stable_part(stacks: Sequence[Sequence[Frame]]) -> tuple[Frame, ...]:
 
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+_RANK = re.compile(r"(?m)^\[(?:rank|default)\d+\]: ?")
 _TB_FRAME = re.compile(r'\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 _TB_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+
+
+def without_ranks(text: str) -> str:
+    """Return a text without what torch.distributed writes before each line of a traceback, and
+    torchrun before each line, such as ``[rank0]:``.
+    """
+    return _RANK.sub("", text)
 
 
 def parse_traceback(text: str) -> Link | None:
@@ -335,6 +343,7 @@ def parse_traceback(text: str) -> Link | None:
 
     Its message is the first line, and the next one if the first only announces it with a colon.
     """
+    text = without_ranks(text)
     headers = list(_TRACEBACK.finditer(text))
     if not headers:
         return None

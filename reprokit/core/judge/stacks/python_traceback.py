@@ -50,6 +50,7 @@ def shorten_traceback(text: str, program: str = "", max_frames: int = MAX_FRAMES
     It has the innermost ``max_frames`` frames of packages, whose files are relative to
     ``site-packages``. A frame in the file ``program`` is kept if there is no frame of a package.
     """
+    text = fr.without_ranks(text)
     start = text.rfind(HEADER)
     if start < 0:
         return ""

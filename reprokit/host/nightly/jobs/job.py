@@ -243,7 +243,7 @@ def _repro_fields(answer: dict[str, Any], last_line: str) -> dict[str, object]:
         "traits": {
             k: v
             for k, v in (answer.get("traits") or {}).items()
-            if k in ("rung", "operator", "phase")
+            if k in ("part", "operator", "phase")
         },
         "located": _without_nulls(answer.get("signature")),
         "problem": "" if answer else last_line[:4_000],
