@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..results.conversions import is_integer, leaves_range
 from .wide_results import WideMode
 
 
@@ -41,9 +42,7 @@ class _IntegerMode(WideMode):
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not (
-        value.is_floating_point() or value.is_complex() or value.dtype is torch.bool
-    )
+    return isinstance(value, torch.Tensor) and is_integer(value.dtype)
 
 
 def _copied(value: Any) -> Any:
@@ -57,6 +56,4 @@ def _leaves_type(got: Any, exact: Any) -> bool:
         return False
     if not exact.is_floating_point() or not exact.numel():
         return False
-    facts = torch.iinfo(got.dtype)
-    exact = exact.double()
-    return bool((~exact.isfinite() | (exact < facts.min) | (exact > facts.max)).any())
+    return leaves_range(exact, got.dtype)

@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core.shared.contract import events
@@ -30,6 +31,29 @@ def library_folders() -> tuple[str, ...]:
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own = os.path.abspath(os.path.join(__file__, *[os.pardir] * 3))
     return tuple(os.path.join(folder, "") for folder in (*folders, own))
+
+
+def users_place(traced: Sequence[Any] = ()) -> str:
+    """Return ``file:line`` of the user's line that Dynamo traces, or from which the compiled
+    function was called; empty if there is none.
+
+    ``traced`` are the lines that Dynamo traced, the outermost first.
+    """
+    torchs = os.path.join(os.path.dirname(sys.modules["torch"].__file__ or ""), "")
+    others = ("<", torchs, *library_folders())
+
+    def is_users(file: str) -> bool:
+        return not file.startswith(others)
+
+    for row in reversed(traced):
+        if is_users(row.filename):
+            return f"{row.filename}:{row.lineno}"
+    frame: types.FrameType | None = sys._getframe()
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def is_pass(key: str) -> bool:

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import re
 import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
 from ..record import journal, program_code
 from .symbols import compile_id, has_symbol, wrap_symbol
-
-
-def users_place(traced: Sequence[Any] = ()) -> str:
-    """Return ``file:line`` of the user's line that Dynamo traces, or from which the compiled
-    function was called; empty if there is none.
-
-    ``traced`` are the lines that Dynamo traced, the outermost first.
-    """
-    torchs = os.path.join(os.path.dirname(sys.modules["torch"].__file__ or ""), "")
-    others = ("<", torchs, *program_code.library_folders())
-
-    def is_users(file: str) -> bool:
-        return not file.startswith(others)
-
-    for row in reversed(traced):
-        if is_users(row.filename):
-            return f"{row.filename}:{row.lineno}"
-    frame: types.FrameType | None = sys._getframe()
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
 
 _OF_NUMBER = re.compile(r"(?:len\()?[LG]\[.+ == -?\d\S*")
 """A guard on the value of a number or on the length of a container."""
@@ -123,7 +97,7 @@ def hook_recompiles() -> None:
                     cid=compile_id(),
                     reasons=[cuts.cut_head(str(r), 2000) for r in list(reasons)[:20]],
                     also=also,
-                    caller=users_place(),
+                    caller=program_code.users_place(),
                 )
             )
             return reasons
@@ -184,7 +158,7 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
             reason=cuts.cut_head(reason, 300),
             detail=cuts.cut_head(message, 2000),
             where=where,
-            caller=users_place(rows),
+            caller=program_code.users_place(rows),
             is_given_up=is_given_up,
         )
     )

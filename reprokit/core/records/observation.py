@@ -205,6 +205,12 @@ class Observation:
     """
     broken_contract: str = ""
     """How, as a clause."""
+    undefined: str = ""
+    """The first conversion in eager of a float that its integer type cannot hold, as ``float32 to
+    int64``; empty if there is none.
+    """
+    undefined_at: str = ""
+    """``FILE:LINE`` of that conversion."""
     entry: str = ""
     """How the compiler was entered: one of ``entry_programs.ENTRIES``; empty if nothing says it."""
     own_backend: str = ""

@@ -59,9 +59,8 @@ def compare_with_eager(
             return seen
         run_role = _RoleRunner(request, run_path, show, run_forked)
         eager = run_role("eager")
-        seen = dataclasses.replace(
-            seen, broken_operator=eager.broken_operator, broken_contract=eager.broken_contract
-        )
+        of_eager = ("broken_operator", "broken_contract", "undefined", "undefined_at")
+        seen = dataclasses.replace(seen, **{name: getattr(eager, name) for name in of_eager})
         if eager.comparison is None:
             if eager.exit_status == 0:
                 why = "left no results"

@@ -51,7 +51,11 @@ from reprokit.core.shared.contract.events import (
     Weights,
 )
 from reprokit.core.shared.contract.journal_format import NOW_BYTES, Now
-from reprokit.core.shared.contract.result_events import Compared, ContractBroken
+from reprokit.core.shared.contract.result_events import (
+    Compared,
+    ContractBroken,
+    UndefinedConversion,
+)
 from reprokit.core.shared.source import entry_programs
 from reprokit.host.request.run_request import Request
 from reprokit.host.run import graph_records, stack_sources, unrolled_loops
@@ -206,6 +210,7 @@ def read_observation(
     )
     failing_pid = raiser or (pid if outcome.is_timed_out else None)
     stage, compared = _reader_of_stage(request, outcome, journals, failing_pid)
+    converted = journals.last_event_of_type(UndefinedConversion)
     broken = next(iter(journals.events_of_type(ContractBroken)), ContractBroken())
     seen = Observation(
         exit_status=outcome.exit_status,
@@ -269,6 +274,8 @@ def read_observation(
         comparison=result_comparison.comparison_of_ranks(compared),
         broken_operator=broken.operator,
         broken_contract=broken.problem,
+        undefined=converted.types,
+        undefined_at=converted.where,
         entry=_entry(journals, graphs),
         own_backend=next(iter(_own(e.backend for e in journals.events_of_type(OwnCode))), ""),
         own_passes=_own(place for e in journals.events_of_type(OwnCode) for place in e.passes),

@@ -73,6 +73,12 @@ def test_arguments_and_elements_are_left_out() -> None:
     assert ast.dump(ast.parse(text)) == ast.dump(
         ast.parse("torch.compile(f, dynamic=True)\nrows = [2]")
     )
+    layers = "model = nn.Sequential(nn.Linear(1, 1), nn.Tanh(), Own(), nn.Linear(1, 1))\n"
+    text = statements.drop_parts(layers, has("Own", r"Linear\(1, 1\)"))
+    assert text in (
+        "model = nn.Sequential(nn.Linear(1, 1), Own())\n",
+        "model = nn.Sequential(Own(), nn.Linear(1, 1))\n",
+    )
 
 
 def test_an_unpacked_dict_is_left_out() -> None:

@@ -34,6 +34,8 @@ _CUDAGRAPH_LIMITS = {
 _SPECIALIZED = re.compile(
     r"You marked (\S+) as dynamic but your code specialized it to be a constant \((\S+?)\)"
 )
+_CONVERSIONS = ("convert_element_type", "_to_copy", "aten.to.")
+"""Parts of the names of operators that convert a tensor."""
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
 
 
@@ -116,6 +118,23 @@ def index_out_of_bounds(verdict: Verdict, seen: Observation) -> Responsible | No
         return None
     why = "Compiled code checks each index, and nothing shows whether eager accepts this one."
     return Responsible("unknown", (why,))
+
+
+def undefined_conversion(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for wrong results of a conversion of a float that its integer type cannot hold, which
+    C++ leaves undefined: maintainers close such reports (pytorch/pytorch#131910).
+    """
+    if verdict.kind != "wrong-result" or not seen.undefined:
+        return None
+    why = (
+        f"The program converts a value from {seen.undefined} that does not fit, and the result of"
+        " such a conversion is undefined."
+    )
+    if any(name in seen.departs for name in _CONVERSIONS):
+        return Responsible("user", (why,), seen.undefined_at)
+    wrong = seen.comparison.wrong if seen.comparison is not None else ()
+    is_unclear = not seen.departs and any(one.what == "integers" for one in wrong)
+    return Responsible("unknown", (why,), seen.undefined_at) if is_unclear else None
 
 
 def skipped_cuda_graph(verdict: Verdict, seen: Observation) -> Responsible | None:

@@ -66,6 +66,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         documented_limits.skipped_cuda_graph,
         documented_limits.specialized_size,
         documented_limits.index_out_of_bounds,
+        documented_limits.undefined_conversion,
         documented_limits.cost_of_calls,
         _own_code,
         _absent_rank,

@@ -65,8 +65,8 @@ def unwrap_blocks(text: str, test: Test) -> str:
 
 
 def drop_parts(text: str, test: Test) -> str:
-    """Leave out keyword arguments, decorators, elements of lists, tuples and dicts, and assignment
-    targets.
+    """Leave out keyword arguments, decorators, elements of lists, tuples and dicts, layers of a
+    ``Sequential``, and assignment targets.
     """
     tree = ast.parse(text)
     places = [
@@ -214,7 +214,8 @@ def _bodies(node: ast.AST) -> list[list[ast.stmt]]:
 def _parts(node: ast.AST) -> Iterator[tuple[str, int]]:
     fields: tuple[str, ...] = ()
     if isinstance(node, ast.Call):
-        fields = ("keywords",)
+        is_list = ast.unparse(node.func).rpartition(".")[2] == "Sequential"
+        fields = ("args", "keywords") if is_list else ("keywords",)
     elif isinstance(node, (ast.List, ast.Set)) or (
         isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load)
     ):

@@ -58,6 +58,17 @@ class ContractBroken(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class UndefinedConversion(Event):
+    """A float does not fit into the integer type to which the program converts it."""
+
+    ev = "undefined-conversion"
+    types: str = ""
+    """The types, as ``float32 to int64``."""
+    where: str = field(default="", metadata=PRIVATE)
+    """``FILE:LINE`` of the user's code; empty if it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bisected(Event):
     """A step of a subsystem of the compiler was applied."""
 
