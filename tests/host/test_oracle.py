@@ -29,7 +29,7 @@ from reprokit.host.minimize.answers.oracle import (
 )
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer, ServerLost
-from tests.support.candidates import WANTED, ScriptedOracle, judged
+from tests.support.candidates import WANTED, ScriptedOracle, judged, signature_of
 
 PROGRAM = "import torch\ntorch.compile(torch.relu)(torch.ones(2))\n"
 LIMITS = ProbeLimits(60.0)
@@ -138,6 +138,34 @@ def test_a_program_that_fails_where_the_original_passes_has_a_different_failure(
         oracle.ways.must_pass = next(v for v in VARIANTS if v.name == 'backend="aot_eager"')
         assert oracle.answer_for(PROGRAM) == answer
     assert used == [{"compile": {"backend": "aot_eager"}}]
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_eager_reaches_the_statement_that_raises_if_the_first_program_does(
+    is_reached: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a program that always raises, where eager never goes, would be the smaller one."""
+    what = "torch._dynamo.exc.ObservedValueError: raised exception ValueError('no')"
+    wanted = signature_of("exception", "dynamo-trace", what)
+    oracle = ScriptedOracle(tmp_path, lambda text: same_failure.SAME, wanted=wanted)
+    compiled = oracle.run_once
+
+    def run_once(text: str, is_eager: bool = False) -> CandidateResult:
+        if not is_eager:
+            return compiled(text)
+        fails = "reprokit_reached" in text and not (is_reached and "if" in text)
+        return judged(same_failure.OTHER if fails else same_failure.PASSES)
+
+    monkeypatch.setattr(oracle, "run_once", run_once)
+    first = f"{PROGRAM}def f(x):\n    if x:\n        raise ValueError('no')\n"
+    always = first.replace("    if x:\n    ", "")
+    with contextlib.closing(oracle):
+        oracle.begin_program(PROGRAM)
+        oracle.begin_program(first)
+        assert oracle.answer_for(first) == same_failure.SAME
+        other = same_failure.OTHER if is_reached else same_failure.SAME
+        assert oracle.answer_for(always) == other
+        assert oracle.answer_for(PROGRAM) == same_failure.SAME
 
 
 def variant(name: str) -> CompileVariant:

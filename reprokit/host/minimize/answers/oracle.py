@@ -21,6 +21,7 @@ from reprokit.core.experiments.ablation import CompileVariant, ProgramAblation
 from reprokit.core.judge import same_failure as core
 from reprokit.core.judge.stacks.location import plural
 from reprokit.core.records.finding import Signature, Verdict
+from reprokit.core.reduce import guarded_raises
 from reprokit.core.reduce.ast_edits import unknown_names
 from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
@@ -109,6 +110,12 @@ class Oracle:
         self._answers = KnownAnswers(folder / "probes.jsonl")
         self._restarts = 0
         self._unknown: set[str] = set()
+        self._first = ""
+        """The first program with a statement that raises the exception of the failure."""
+        self._keeps_guard: bool | None = None
+        """Whether eager must reach the statement of the program that raises when it is compiled;
+        None if that is not known.
+        """
         self.words: tuple[str, ...] = ()
         """Words that every candidate must contain."""
         self._carried: dict[str, str] = {}
@@ -139,6 +146,8 @@ class Oracle:
         would show the same failure, but explain nothing.
         """
         self._unknown, self._has_begun = unknown_names(ast.parse(text)), False
+        if not self._first and guarded_raises.with_check(text, self.wanted.parts.what):
+            self._first = text
         self._carried = {
             name: dumped
             for source in carried
@@ -285,7 +294,7 @@ class Oracle:
 
         def fails_in_eager() -> bool:
             nonlocal eager
-            eager = self.run_once(text, is_eager=True)
+            eager = self.run_once(self._with_guard(text), is_eager=True)
             return eager.verdict.kind != "ok"
 
         def eager_result() -> ProbeResult:
@@ -312,6 +321,16 @@ class Oracle:
             judged = dataclasses.replace(judged, answer=core.OTHER)
         is_slow = eager is not None and eager.cpu_s > SLOW_EAGER_S
         return ProbeResult(judged.answer, judged, judged.has_failed_eager, is_slow)
+
+    def _with_guard(self, text: str) -> str:
+        """Return a program that fails in eager if it does not reach the statement of the program
+        that raises when it is compiled, if the first program reaches it.
+        """
+        checked = guarded_raises.with_check(text, self.wanted.parts.what)
+        if checked and self._keeps_guard is None:
+            first = guarded_raises.with_check(self._first, self.wanted.parts.what)
+            self._keeps_guard = bool(first) and self.run_once(first, True).verdict.kind == "ok"
+        return checked if checked and self._keeps_guard else text
 
     def _warm(
         self,
