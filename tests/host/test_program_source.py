@@ -46,6 +46,20 @@ def test_a_script_that_cannot_be_one_text_is_named(
     assert reason.startswith(why) and bool(reason) == bool(why)
 
 
+def test_a_package_that_is_run_may_import_from_itself(tmp_path: Path) -> None:
+    """The names of ``from . import`` in ``__main__.py`` are those of its package."""
+    net = tmp_path / "own" / "net"
+    net.mkdir(parents=True)
+    (net / "__init__.py").write_text("from .layers import Layer\n")
+    (net / "layers.py").write_text("class Layer:\n    pass\n")
+    (net / "__main__.py").write_text("from . import Layer, layers\nLayer()\nlayers.Layer()\n")
+    words = ("python", "-m", "own.net")
+    process = Process(argv=list(words), cwd=str(tmp_path), t=LATER)
+    own = program_source.own_source(Request(parse_command(words)), Journals({1: [process]}, 0, {}))
+    assert own.why_not == ""
+    assert own.text.splitlines()[-3:] == ["pass", "Layer()", "Layer()"]
+
+
 def test_the_only_rank_of_torchrun_sets_the_variables_of_torchrun(tmp_path: Path) -> None:
     """A copy of the script runs without torchrun, and joins a process group of one rank."""
     (tmp_path / "train.py").write_text("from __future__ import annotations\nimport torch\n")

@@ -135,7 +135,9 @@ def _script(request: Request, journals: Journals) -> OwnSource:
         if module:
             index += 1
             below = folder / module.replace(".", "/")
-            path = below / "__main__.py" if below.is_dir() else below.with_suffix(".py")
+            if below.is_dir():
+                below, module = below / "__main__", f"{module}.__main__"
+            path = below.with_suffix(".py")
         else:
             path = folder / words[index]
             folder = path.parent
