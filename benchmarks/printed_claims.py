@@ -105,6 +105,11 @@ def read_statements(terminal: str, run_dir: Path) -> dict[str, list[Statement]]:
     found = {"terminal": list(reader.of_terminal(terminal))} if terminal.strip() else {}
     if page.exists():
         found["report.html"] = list(reader.of_page(page.read_text()))
+    if any(row["text"].startswith("A part of it ") for row in claims):
+        # the ways to compile were tried on a part of the program
+        for row in (row for rows in found.values() for row in rows):
+            if any(one.get("with") for one in row["checks"]):
+                row["about"] = "the program of the pack"
     return found
 
 

@@ -74,6 +74,11 @@ def _check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
 
 
 def check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    if "::" in check["place"]:  # an operator, which the program defines
+        texts = (path.read_text(errors="replace") for path in drafted.folder.rglob("*.py"))
+        namespace, _, name = check["place"].partition("::")
+        is_torchs = namespace in ("aten", "prims", "prim", "inductor", "quantized", "torchvision")
+        return as_answer(not is_torchs and any(namespace in t and name in t for t in texts))
     match = re.match(r"(?P<file>.+?):(?P<line>\d+)(?: in (?P<function>\S+))?", check["place"])
     if match is None:
         return UNCHECKED

@@ -116,6 +116,12 @@ def test_a_recompile_limit_is_no_graph_break() -> None:
         ("mp/w/storm.py:6 in forward", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in forward"),
         ("mp/w/nets/a.py:6 in f", "/tmp/w/storm.py", "/tmp/w/nets/a.py:6 in f"),
         ("app/model.py:6 in f", "/srv/app/model.py", "/srv/app/model.py:6 in f"),
+        (
+            "me/my net/src/state.py:6 in f",
+            "/home/me/my net/train.py",
+            "/home/me/my net/src/state.py:6 in f",
+        ),
+        ("torch/optim/adam.py:6 in f", "/home/torch/train.py", "torch/optim/adam.py:6 in f"),
         ("torch/optim/adam.py:6 in f", "/tmp/w/storm.py", "torch/optim/adam.py:6 in f"),
         ("/tmp/w/storm.py:6 in f", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in f"),
         ("", "/tmp/w/storm.py", ""),

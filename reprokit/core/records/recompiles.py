@@ -143,15 +143,21 @@ def whole_path(where: str, file: str) -> str:
     """Return ``where`` with the whole path of its file.
 
     Dynamo leaves out the folder that the file shares with torch, and one more character if that is
-    ``/``: ``mp/train.py:3`` is ``/tmp/train.py:3``. ``file`` is a path of the same program.
+    ``/``: ``mp/train.py:3`` is ``/tmp/train.py:3``. ``file`` is a path of the same program, whose
+    folders show what is left out.
     """
     path, colon, rest = where.partition(":")
     if not colon or path.startswith(("/", "<")):
         return where
     if file.endswith(f"/{path}"):
         return f"{file}{colon}{rest}"
-    is_cut = path.partition("/")[0] == file[2:].partition("/")[0]
-    return f"{file[:2]}{where}" if is_cut and file.startswith("/") else where
+    if not file.startswith("/") or path.startswith("torch/"):
+        return where
+    first = path.partition("/")[0]
+    if first == file[2:].partition("/")[0]:
+        return f"{file[:2]}{where}"
+    shared, name, _ = file.partition(f"/{first}/")
+    return f"{shared}/{where}" if name else where
 
 
 def normalise_guard(guard: str) -> str:

@@ -337,7 +337,8 @@ _ROWS: Sequence[tuple[How, str]] = (
         "operator",
         r"the first graph that departs .* operator in it is `?(?P<operator>[^`, ]+)",
     ),
-    ("source", r"(?P<place>\S+\.py:\d+) in (?P<function>[\w.<>]+): (?P<code>.*)"),
+    ("operator", r"Inductor worked on `(?P<operator>\w+)`"),
+    ("source", r"(?P<place>.+?\.py:\d+) in (?P<function>[\w.<>]+): (?P<code>.*)"),
     ("output", r"(?P<place>.+\.py:\d+): (?P<words>.*?)(?:, \d+ times)?$"),
     ("logs", r"so far "),
 )
