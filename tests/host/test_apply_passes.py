@@ -38,3 +38,28 @@ def test_a_pass_that_python_cannot_run_is_repeated(
         text = apply_passes.apply_passes(PROGRAM, oracle, notes.append)
     assert (text == SHORTER) == is_done
     assert bool(notes) != is_done
+
+
+def test_an_edit_after_which_a_program_fails_differently_is_tried_again_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else needs the line may be gone then; until then, the edit is not tried."""
+    rows = ("a = 1\n", "b = 1\n", "c = 1\n", "d = 1\n")
+    before = f"import torch\n{''.join(rows)}torch.compile(torch.relu)(torch.ones(2))\n"
+
+    def step(text: str, test: Test) -> str:
+        shorter = (text.replace(row, "") for row in rows if row in text)
+        return next((new for new in shorter if test(new)), text)
+
+    def answer(text: str) -> str:
+        is_other = "a = 1" not in text and ("b = 1" in text or "d = 1" in text)
+        return same_failure.OTHER if is_other else same_failure.SAME
+
+    for table in ("PART_PASSES", "NUMBER_PASSES", "LAST_PASSES"):
+        monkeypatch.setattr(apply_passes, table, ())
+    monkeypatch.setattr(apply_passes, "PASSES", (("a pass", step),))
+    oracle = ScriptedOracle(tmp_path, answer)
+    with contextlib.closing(oracle):
+        text = apply_passes.apply_passes(before, oracle, [].append)
+    assert not [row for row in rows if row in text], text
+    assert len([text for text in oracle.ran if answer(text) == same_failure.OTHER]) == 1

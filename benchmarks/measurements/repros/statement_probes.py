@@ -76,11 +76,14 @@ def _measure_case(failing: cases.MinimizeCase, text: str) -> Row:
             def test(new: str) -> bool:
                 return edits.shows_failure(new, lambda: same_failure.has_failure(answer(new)))
 
-            reduced, before = text, ""
-            while reduced != before:
-                before = reduced
-                edits.begin_pass(reduced)
-                reduced = statements.drop_statements(reduced, test)
+            reduced = text
+            for _ in range(2):  # the second time with the edits that were skipped
+                before = ""
+                while reduced != before:
+                    before = reduced
+                    edits.begin_pass(reduced)
+                    reduced = statements.drop_statements(reduced, test)
+                edits.forget_unclear()
             return len(list(ast_edits.walk_statements(ast.parse(reduced))))
 
         row = search_probes.compare_searches(oracle, cpu_s, paths, program_of, own)

@@ -32,10 +32,14 @@ def apply_passes(text: str, oracle: Oracle, note: Callable[[str], None]) -> str:
     Raises:
         BudgetExhausted: the budget ended.
     """
-    over = functools.partial(_pass_over, oracle=oracle, note=note, edits=EditMemory())
+    edits = EditMemory()
+    over = functools.partial(_pass_over, oracle=oracle, note=note, edits=edits)
 
     def repeat(text: str, step: Callable[[str], str]) -> str:
         return _repeat(text, step, oracle, note)
+
+    def settle(text: str, step: Callable[[str], str]) -> str:
+        return _settle(text, step, oracle, edits)
 
     def without_lines(text: str) -> str:
         return repeat(text, lambda text: over(text, PASSES))
@@ -43,29 +47,50 @@ def apply_passes(text: str, oracle: Oracle, note: Callable[[str], None]) -> str:
     def without_parts(text: str) -> str:
         return repeat(text, lambda text: over(without_lines(text), PART_PASSES))
 
-    text = repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
+    def without_numbers(text: str) -> str:
+        return repeat(text, lambda text: over(without_parts(text), NUMBER_PASSES))
+
+    text = settle(settle(text, without_lines), without_numbers)
     return over(text, LAST_PASSES)
 
 
-def _repeat(
-    text: str, step: Callable[[str], str], oracle: Oracle, note: Callable[[str], None]
-) -> str:
-    """Apply a step until it changes nothing, or is not expected to save enough for its work.
-
-    It is expected to save half of the lines that it saved before, for as many answers. Answers
-    count instead of seconds, so that the repro does not depend on the machine.
+def _settle(text: str, step: Callable[[str], str], oracle: Oracle, edits: EditMemory) -> str:
+    """Apply a step again, with the edits that were skipped, while that is expected to save enough
+    and changes the program.
     """
     while True:
         before, asked = text, oracle.status.answered
         text = step(text)
         asked = oracle.status.answered - asked
-        saved = count_code_lines(before) - count_code_lines(text)
+        if text == before or not edits.forget_unclear() or not _is_worth(before, text, asked):
+            return text
+
+
+def _repeat(
+    text: str, step: Callable[[str], str], oracle: Oracle, note: Callable[[str], None]
+) -> str:
+    """Apply a step until it changes nothing, or is not expected to save enough for its work."""
+    while True:
+        before, asked = text, oracle.status.answered
+        text = step(text)
+        asked = oracle.status.answered - asked
         if text == before:
             return text
-        if asked > SMALL_ROUND and saved / 2 < asked / ANSWERS_PER_LINE:
+        if not _is_worth(before, text, asked):
+            saved = count_code_lines(before) - count_code_lines(text)
             tried = plural(asked, "change")
             note(f"{tried} removed only {plural(saved, 'line')}, so it tried no more of these")
             return text
+
+
+def _is_worth(before: str, after: str, asked: int) -> bool:
+    """Return whether a step that asked for this many answers is expected to save enough again.
+
+    It is expected to save half of the lines that it saved before, for as many answers. Answers
+    count instead of seconds, so that the repro does not depend on the machine.
+    """
+    saved = count_code_lines(before) - count_code_lines(after)
+    return asked <= SMALL_ROUND or saved / 2 >= asked / ANSWERS_PER_LINE
 
 
 def _pass_over(

@@ -130,11 +130,12 @@ def test_a_rejected_edit_is_not_tested_again() -> None:
     assert not shows(edits, "a\nb\n")
     assert shows(edits, "needed\nb\n")
     assert not shows(edits, "b\n")
+    assert not shows(edits, "needed\ninvalid\n") and not edits.forget_unclear()
     assert not shows(edits, "needed\ninvalid\n")
-    assert not shows(edits, "needed\ninvalid\n")
+    assert not shows(edits, "needed\ninvalid\n") and edits.forget_unclear()
     assert asked == ["a\nb\n", "needed\nb\n", "needed\ninvalid\n", "needed\ninvalid\n"]
     edits.begin_pass("needed\n")
-    assert not shows(edits, "") and len(asked) == 4
+    assert not shows(edits, "") and len(asked) == 4 and not edits.forget_unclear()
 
 
 def test_of_equal_lines_each_one_is_a_different_edit() -> None:
