@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from reprokit.core.reduce.ast_edits import (
     Path,
+    ReplacedNode,
     Test,
     copy_tree,
     keep_proposals,
@@ -30,9 +31,44 @@ CALLED = "__call__", "forward"
 
 def dissolve_objects(text: str, test: Test) -> str:
     """Replace classes of one object by variables and functions, as far as ``test`` allows; classes
-    that inherit from others of the program get their methods first.
+    that inherit from others of the program get their methods first. Of objects that stay,
+    properties that only return a value are replaced by it.
     """
-    return keep_proposals(keep_proposals(text, _merged, test), _dissolved, test)
+    text = keep_proposals(keep_proposals(text, _merged, test), _dissolved, test)
+    return keep_proposals(text, _without_property, test)
+
+
+def _without_property(tree: ast.Module) -> Iterator[ast.Module]:
+    """Propose to replace a property that only returns a value by the value."""
+    methods = [
+        (path, row)
+        for path, row in walk_places(tree)
+        if isinstance(row, ast.FunctionDef) and len(row.args.args) == 1
+    ]
+    for path, row in methods:
+        is_property = [last_name(d) for d in row.decorator_list] == ["property"]
+        is_only = len([other for _, other in methods if other.name == row.name]) == 1
+        returned = row.body[-1]
+        if is_property and is_only and len(row.body) == 1 and isinstance(returned, ast.Return):
+            changed = copy_tree(tree)
+            replace_node(changed, path, [ast.Pass()])
+            value = returned.value or ast.Constant(None)
+            read = _Property(row.name, row.args.args[0].arg, value)
+            yield read.visit(changed)
+
+
+class _Property(ast.NodeTransformer):
+    """Replaces ``owner.name`` by a value, in which ``self`` becomes the owner."""
+
+    def __init__(self, name: str, self_name: str, value: ast.expr) -> None:
+        self._name, self._self, self._value = name, self_name, value
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != self._name or not isinstance(node.ctx, ast.Load):
+            return node
+        value: ast.AST = ReplacedNode({self._self: node.value}).visit(copy_tree(self._value))
+        return value
 
 
 def _merged(tree: ast.Module) -> Iterator[ast.Module]:
