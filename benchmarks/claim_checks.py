@@ -124,7 +124,7 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         or (check.get("of") == "issue" and not check.get("lines"))
     ):
         return UNCHECKED
-    if check.get("of") == "issue" and not _is_code(str(check.get("lines"))):
+    if check.get("of") == "issue" and not is_code(str(check.get("lines"))):
         return UNCHECKED  # words
     if name := check.get("condition"):
         if name not in CONDITIONS:
@@ -135,7 +135,7 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     return as_answer(_fails_with(drafted, is_repro, changes, variables))
 
 
-def _is_code(text: str) -> bool:
+def is_code(text: str) -> bool:
     try:
         return "torch." in text and bool(ast.parse(text))
     except SyntaxError:
@@ -227,7 +227,8 @@ def check_stack(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     if done is None:
         return UNCHECKED
     if check.get("frame"):
-        file, _, function = check["frame"].partition(":")
+        # the file of code that torch generates has a colon
+        file, _, function = check["frame"].rpartition(":")
         name = function.rpartition(".")[2]
         text = "\n".join([done.text, *done.stacks])
         if name not in text:

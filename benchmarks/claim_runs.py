@@ -153,11 +153,15 @@ class DraftedIssue:
                 return {"file": "", "module": words[2], "words": words[3:]}
         return None
 
+    @property
+    def program_text(self) -> str:
+        """The file of the user's program; empty if it is not one file."""
+        path = Path(str((self.spec_of(False) or {}).get("file", "")))
+        return path.read_text() if path.is_file() else ""
+
     def has_lines(self, lines: Collection[str]) -> bool:
         """Whether the user's program is one file that has all of these lines."""
-        spec = self.spec_of(False) or {}
-        path = Path(str(spec.get("file", "")))
-        return path.is_file() and {*lines} <= {*path.read_text().splitlines()}
+        return bool(self.program_text) and {*lines} <= {*self.program_text.splitlines()}
 
     @property
     def command(self) -> list[str]:

@@ -29,7 +29,7 @@ from .claim_checks import (
     main_threads,
 )
 from .claim_runs import HANGS, DraftedIssue
-from .record_checks import check_own_code, files_named
+from .record_checks import check_issue, check_own_code, files_named
 
 FILES_OF_PHASE: Mapping[str, str] = {
     "dynamo-trace": r"torch/_dynamo/",
@@ -130,10 +130,8 @@ def _check_known(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
     if check["issues"]:
         if drafted.entry is not None:
             return as_answer(drafted.entry.issue in check["issues"])
-        spec = drafted.spec_of(False)
-        text = Path(str(spec["file"])).read_text() if spec else ""
-        numbers = [issue.rpartition("#")[2] for issue in check["issues"]]
-        return TRUE if any(number in text for number in numbers) else UNCHECKED
+        answers = [check_issue(drafted, claim, {"issue": issue}) for issue in check["issues"]]
+        return TRUE if TRUE in answers else UNCHECKED
     if drafted.entry is not None:
         return FALSE
     title = json.loads((drafted.run_dir / "pack" / "signature.json").read_text())["title"]

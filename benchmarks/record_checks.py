@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reprokit.host.catalogue import catalogue_files
+
 from .claim_checks import (
     COMPARED,
     FALSE,
@@ -28,6 +30,7 @@ from .claim_checks import (
     check_passes,
     check_stack,
     fixed_words,
+    is_code,
     is_failure,
 )
 from .claim_runs import DraftedIssue
@@ -64,13 +67,19 @@ def _check_version(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check
     return as_answer(check["torch"] == _torch_version())
 
 
-def _check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+def check_issue(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     if drafted.entry is not None:
         return as_answer(check["issue"] == drafted.entry.issue)
-    spec = drafted.spec_of(False)
     number = check["issue"].rpartition("#")[2]
-    text = Path(str(spec["file"])).read_text() if spec else ""
-    return TRUE if number in text else UNCHECKED
+    if number in drafted.program_text:
+        return TRUE
+    entries = (e for e in catalogue_files.own_catalogue() if e.issue == check["issue"])
+    workaround = next((e.workaround for e in entries), "")
+    if not is_code(workaround):
+        return UNCHECKED
+    compares = drafted.verdict["kind"] in COMPARED
+    done = drafted.run(changes={"lines": workaround}, compares=compares)
+    return TRUE if is_failure(drafted, done) is False else UNCHECKED
 
 
 def check_own_code(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
@@ -143,14 +152,13 @@ def _check_operator(drafted: DraftedIssue, claim: Mapping[str, Any], check: Chec
 
 def _check_candidate(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
     path = drafted.run_dir / "pack" / "candidate.py"
-    spec = drafted.spec_of(False)
     if not path.exists():
         return FALSE
     if "source" not in check["origin"]:
         return as_answer("def " in path.read_text())
-    if spec is None or not Path(str(spec["file"])).is_file():
+    if not drafted.program_text:
         return UNCHECKED
-    own = [row.strip() for row in Path(str(spec["file"])).read_text().splitlines()]
+    own = [row.strip() for row in drafted.program_text.splitlines()]
     rows = {row.strip() for row in path.read_text().splitlines()}
     functions = [row for row in own if row.startswith(("def ", "class "))]
     return as_answer(2 * len([row for row in functions if row in rows]) >= len(functions))
@@ -245,7 +253,7 @@ CHECKS: Mapping[str, Checker] = {
     "cost": _check_cost,
     "settings": _check_settings,
     "version": _check_version,
-    "issue": _check_issue,
+    "issue": check_issue,
     "own code": check_own_code,
     "digest": _check_digest,
     "values": _check_values,
