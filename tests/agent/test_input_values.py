@@ -54,6 +54,12 @@ def test_a_description_has_range_order_and_special_values() -> None:
     (found,) = describe(lambda t: t + 1, big).values()
     assert (found["low"], found["high"]) == (5, 2**60 + 1)
     assert found["is_sorted"] and found["is_unique"] and found["values"] == big.flatten().tolist()
+    limits = torch.tensor([5, -(2**15), 2**15 - 1, -(2**15)], dtype=torch.int16)
+    (found,) = describe(lambda t: t + 1, limits).values()
+    assert found["special"] == {
+        "lowest": {"count": 2, "positions": [1, 3]},
+        "highest": {"count": 1, "positions": [2]},
+    }
     for dtype in (torch.uint8, torch.uint16, torch.bool, torch.bfloat16, torch.float8_e4m3fn):
         (found,) = describe(lambda t: t.clone(), torch.ones(3).to(dtype)).values()
         assert found["low"] == found["high"] == 1 and found["values"] == [1, 1, 1], dtype

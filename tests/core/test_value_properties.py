@@ -90,6 +90,13 @@ def test_special_values_are_at_their_positions_or_have_a_share() -> None:
         "x[torch.rand(x.shape) < 0.3] = torch.inf",
         "x[torch.rand(x.shape) < 0.7] = 0",
     ]
+    limits = {"lowest": special(1, 7), "highest": special(40, *range(16))}
+    levels = levels_of("int16", 100, count=100, low=-(2**15), high=2**15 - 1, special=limits)
+    assert levels["descriptor"] == [
+        "x = torch.randint(-32768, 32768, (100,), dtype=torch.int16)",
+        "x[torch.rand(x.shape) < 0.4] = 32767",
+        "x[7] = -32768",
+    ]
     every = levels_of("float32", 20, count=20, special={"nan": special(20, *range(16))})
     assert every["descriptor"][1:] == ["x[...] = torch.nan"]
 

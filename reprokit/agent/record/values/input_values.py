@@ -34,7 +34,7 @@ _left_s = MAX_PROCESS_S
 
 
 class SpecialValue(TypedDict):
-    """Where one of the values NaN, infinity, minus infinity, zero or minus zero is."""
+    """Where NaN, an infinity, zero, minus zero or a limit of an integer type is."""
 
     count: int
     positions: list[int]
@@ -54,7 +54,9 @@ class ValueDescription(TypedDict, total=False):
     """In the last dimension."""
     is_unique: bool
     special: dict[str, SpecialValue]
-    """By ``nan``, ``inf``, ``-inf``, ``zero`` and ``-zero``."""
+    """By ``nan``, ``inf``, ``-inf``, ``zero`` and ``-zero``, and of integers of more
+    than a byte ``lowest`` and ``highest``; the lowest one of an unsigned type is only ``zero``.
+    """
     values: list[float]
     """The values of the flat tensor, if it is small and surely no weight."""
 
@@ -136,6 +138,11 @@ def _describe(tensor: torch.Tensor, ends: float) -> ValueDescription:
                 "-inf": part == -math.inf,
             }
             part = part[torch.isfinite(part)]
+        elif tensor.itemsize > 1 and tensor.dtype is not torch.uint64:
+            # drawn numbers of one byte have the limits anyway
+            limits = torch.iinfo(tensor.dtype)
+            masks |= {"lowest": part == limits.min} if limits.min else {}
+            masks["highest"] = part == limits.max
         for kind, mask in masks.items():
             _add_special(found, kind, mask, start)
         if part.numel():

@@ -36,8 +36,10 @@ _SPECIAL = {
     "-inf": ("-torch.inf", "minus infinity"),
     "-zero": ("-0.0", "minus zero"),
     "zero": ("0", "zero"),
+    "lowest": ("", "the lowest number of the type"),
+    "highest": ("", "the highest number of the type"),
 }
-"""Text and name of each special value."""
+"""Text and name of each special value; the text of a limit depends on the type."""
 
 
 @dataclass(frozen=True)
@@ -218,12 +220,17 @@ def maker_rows(variable: str, facts: Mapping[str, Any]) -> list[str]:
         if one.kind in _SPECIAL and one.place is None:
             (share,) = one.numbers
             chosen = f"torch.rand({variable}.shape) < {share!r}" if share < 1 else "..."
-            rows.append(f"{variable}[{chosen}] = {_SPECIAL[one.kind][0]}")
+            rows.append(f"{variable}[{chosen}] = {_special_text(one.kind, facts['dtype'])}")
     for one in single:
-        text = _number_text(one.numbers[0]) if one.numbers else _SPECIAL[one.kind][0]
+        special = "" if one.numbers else _special_text(one.kind, facts["dtype"])
+        text = special or _number_text(one.numbers[0])
         index = ", ".join(map(str, _index(one.place or 0, shape))) or "..."
         rows.append(f"{variable}[{index}] = {text}")
     return rows + [f"{variable}.requires_grad_()"] * bool(facts["requires_grad"])
+
+
+def _special_text(kind: str, dtype: str) -> str:
+    return _SPECIAL[kind][0] or str(_limits(dtype)[kind == "highest"])
 
 
 def _draw(
