@@ -1,7 +1,7 @@
 """Note floats that do not fit into the integer type to which a program converts them.
 
 C++ leaves the result of such a conversion undefined, so eager and compiled code may differ.
-Maintainers close reports about it (pytorch/pytorch#131910).
+Maintainers closed a report about it for that reason (pytorch/pytorch#131910).
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def index_out_of_bounds(verdict: Verdict, seen: Observation) -> Responsible | No
 
 def undefined_conversion(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for wrong results of a conversion of a float that its integer type cannot hold, which
-    C++ leaves undefined: maintainers close such reports (pytorch/pytorch#131910).
+    C++ leaves undefined. Maintainers closed one report for that reason (pytorch/pytorch#131910),
+    and others are open, so nobody is named.
     """
     if verdict.kind != "wrong-result" or not seen.undefined:
         return None
@@ -130,11 +131,13 @@ def undefined_conversion(verdict: Verdict, seen: Observation) -> Responsible | N
         f"The program converts a value from {seen.undefined} that does not fit, and the result of"
         " such a conversion is undefined."
     )
-    if any(name in seen.departs for name in _CONVERSIONS):
-        return Responsible("user", (why,), seen.undefined_at)
     wrong = seen.comparison.wrong if seen.comparison is not None else ()
-    is_unclear = not seen.departs and any(one.what == "integers" for one in wrong)
-    return Responsible("unknown", (why,), seen.undefined_at) if is_unclear else None
+    is_there = (
+        any(name in seen.departs for name in _CONVERSIONS)
+        if seen.departs
+        else any(one.what == "integers" for one in wrong)
+    )
+    return Responsible("unknown", (why,), seen.undefined_at) if is_there else None
 
 
 def skipped_cuda_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
