@@ -17,21 +17,24 @@ from ..record import journal, program_code
 
 CONVERSIONS = ("to", "type", "type_as", "long", "int", "short", "char", "byte")
 """The methods of a tensor that convert it."""
-MAX_ELEMENTS = 1 << 24
-"""Larger tensors are not read."""
+MAX_ELEMENTS, MAX_CHECKS = 1 << 24, 1_000
+"""Larger tensors and later conversions are not read."""
 
 
 def note_conversions() -> None:
     """Journal the first conversion in this process whose result is undefined."""
-    is_found = False
+    checks_left = MAX_CHECKS
 
     def with_check(real: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(real)
         def convert(self: torch.Tensor, /, *args: Any, **kwargs: Any) -> Any:
-            nonlocal is_found
+            nonlocal checks_left
             out = real(self, *args, **kwargs)
-            if not is_found and _is_undefined(self, out):
-                is_found = True
+            if not checks_left or not _is_to_integer(self, out):
+                return out
+            checks_left -= 1
+            if _leaves_range(self, out.dtype):
+                checks_left = 0
                 types = (str(t.dtype).removeprefix("torch.") for t in (self, out))
                 journal.write_event(
                     result_events.UndefinedConversion(
@@ -46,15 +49,19 @@ def note_conversions() -> None:
         setattr(torch.Tensor, name, with_check(getattr(torch.Tensor, name)))
 
 
-def _is_undefined(value: Any, out: Any) -> bool:
-    """Return whether a float of a tensor does not fit into the integer type of the result."""
-    if not isinstance(out, torch.Tensor) or not is_integer(out.dtype):
-        return False
-    if not value.is_floating_point() or value.numel() > MAX_ELEMENTS:
-        return False
+def _is_to_integer(value: Any, out: Any) -> bool:
+    return (
+        isinstance(out, torch.Tensor)
+        and is_integer(out.dtype)
+        and bool(value.is_floating_point())
+        and value.numel() <= MAX_ELEMENTS
+    )
+
+
+def _leaves_range(value: torch.Tensor, dtype: torch.dtype) -> bool:
     try:
         with torch.no_grad():
-            return leaves_range(value, out.dtype)
+            return leaves_range(value, dtype)
     except Exception:  # a tensor without values, such as one that vmap batches
         return False
 

@@ -63,11 +63,13 @@ def install_recorder(role: str = ROLE, folder: str = FOLDER) -> None:
     torch.compile = _recorder.compile
     followed_calls.follow_backward(_recorder.note_backward)
     if role == "eager":
-        from . import conversions, operator_contracts
+        from . import operator_contracts
 
         operator_contracts.check_calls()
-        conversions.note_conversions()
     if role == "again":
+        from . import conversions
+
+        conversions.note_conversions()
         # this fills uninitialized memory, so that the results of a program that reads it differ
         torch.use_deterministic_algorithms(True, warn_only=True)
     atexit.register(finish_recording)

@@ -206,8 +206,8 @@ class Observation:
     broken_contract: str = ""
     """How, as a clause."""
     undefined: str = ""
-    """The first conversion in eager of a float that its integer type cannot hold, as ``float32 to
-    int64``; empty if there is none.
+    """The first conversion, in a second run in eager, of a float that its integer type cannot hold,
+    as ``float32 to int64``; empty if there is none.
     """
     undefined_at: str = ""
     """``FILE:LINE`` of that conversion."""

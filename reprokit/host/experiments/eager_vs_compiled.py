@@ -59,8 +59,9 @@ def compare_with_eager(
             return seen
         run_role = _RoleRunner(request, run_path, show, run_forked)
         eager = run_role("eager")
-        of_eager = ("broken_operator", "broken_contract", "undefined", "undefined_at")
-        seen = dataclasses.replace(seen, **{name: getattr(eager, name) for name in of_eager})
+        seen = dataclasses.replace(
+            seen, broken_operator=eager.broken_operator, broken_contract=eager.broken_contract
+        )
         if eager.comparison is None:
             if eager.exit_status == 0:
                 why = "left no results"
@@ -80,7 +81,12 @@ def compare_with_eager(
                 comparison = run_role.compared(role) or comparison
         if comparison.wrong:
             comparison = run_role.compared("repeated", more) or comparison
-        seen = dataclasses.replace(seen, comparison=comparison)
+        seen = dataclasses.replace(
+            seen,
+            comparison=comparison,
+            undefined=run_role.again.undefined,
+            undefined_at=run_role.again.undefined_at,
+        )
         return seen if comparison.wrong else _with_eager(seen, eager)
     finally:
         if not request.checks_caches:  # the stages are compared with them
@@ -135,14 +141,19 @@ class _RoleRunner:
         self._request, self._run_path, self._show = request, run_path, show
         self._run_forked = run_forked
         self._count = 0
+        self.again = Observation()
+        """The second run in eager, if there was one."""
 
     def compared(self, role: str, overrides: Mapping[str, Any] | None = None) -> Comparison | None:
         """Return the comparison of a run, in a forked process if it leaves one there."""
+        seen = Observation()
         if self._run_forked is not None:
             with host_log.suppress(ServerLost):
-                if (comparison := self._run_forked(role, overrides or {}).comparison) is not None:
-                    return comparison
-        return self(role, overrides).comparison
+                seen = self._run_forked(role, overrides or {})
+        if seen.comparison is None:
+            seen = self(role, overrides)
+        self.again = seen if role == "again" else self.again
+        return seen.comparison
 
     def __call__(self, role: str, overrides: Mapping[str, Any] | None = None) -> Observation:
         self._count += 1

@@ -326,6 +326,8 @@ class Oracle:
         """Return a program that fails in eager if it does not reach the statement of the program
         that raises when it is compiled, if the first program reaches it.
         """
+        if not self._first or self._keeps_guard is False:
+            return text
         checked = guarded_raises.with_check(text, self.wanted.parts.what)
         if checked and self._keeps_guard is None:
             first = guarded_raises.with_check(self._first, self.wanted.parts.what)
