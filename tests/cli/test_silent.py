@@ -570,7 +570,7 @@ assert {check}
 def check_own_check(kind: str, words: str, done: CallResult) -> None:
     """Check the verdict of a program whose own check fails."""
     assert (done.status, done.kind) == (1, kind), done.json["verdict"]
-    assert words in done.json["verdict"]["reason"], done.json["verdict"]
+    assert words in done.json["verdict"]["reason"], (done.json, done.err)
     party = {"failed-check": "unknown", "error-in-eager": "user", "wrong-result": "unknown"}[kind]
     assert done.json["verdict"]["responsible"] == party, done.json["verdict"]
 
