@@ -628,6 +628,26 @@ def test_the_check_of_a_program_is_tried_without_torch_compile(
     assert_judged_alike(done)
 
 
+@pytest.mark.real
+def test_a_copy_that_ends_in_a_different_way_is_not_said_to_be_missing(
+    write: Any, tmp_path: Path
+) -> None:
+    """The run shows nothing about the failure, but it was made."""
+    text = (
+        f"import os, sys, torch\nif os.path.exists({str(tmp_path / 'x')!r}):\n    sys.exit(3)\n"
+        f"open({str(tmp_path / 'x')!r}, 'w')\ntorch.compile(torch.sin, backend='eager')(torch.ones(2))\n"
+        "raise ValueError('mine')\n"
+    )
+    script = write("script.py", text)
+    out = ("--output-dir", tmp_path / "out")
+    done = reprokit("capture", "--json", *out, "--", sys.executable, script)
+    assert (
+        "without torch.compile, a copy of the program ended in a different way"
+        in (done.json["verdict"]["reason"])
+    ), (done.json["verdict"], done.err)
+    assert "exit status 3" in done.json["verdict"]["reason"]
+
+
 SIDE_EFFECT = """
 import torch
 

@@ -448,9 +448,13 @@ def _grows(seen: Observation) -> Verdict | None:
 
 
 def _not_compared(seen: Observation) -> str:
-    """Return a note that the target was not run without torch.compile; empty if it was."""
+    """Return a note that the target was not run without torch.compile, or how such a run ended if
+    that shows nothing; empty if it shows whether the target fails there.
+    """
     if seen.eager:
         return ""
+    if seen.eager_detail:
+        return f" ({seen.eager_detail})"
     once = "the command ran once; " if seen.is_command else ""
     return f" ({once}it was not run without torch.compile)"
 

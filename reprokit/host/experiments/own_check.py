@@ -45,7 +45,7 @@ def check_without_compile(
 ) -> Observation:
     """Run a copy of the program without torch.compile, and compare its results if it passes.
 
-    Return ``seen`` with what that shows; unchanged if the copy does not fail as the program did.
+    Return ``seen`` with what that shows.
     """
     deadline_s = max(MIN_DEADLINE_S, SLOWER * seen.seconds)
     limits = probe_limits_for("wrong-result", deadline_s, isolation=isolation)
@@ -56,9 +56,10 @@ def check_without_compile(
             # the server has imported more than the program, so a fresh process must fail as well
             usual = dataclasses.replace(limits, compares=False)
             eager = run_in_fresh_process(program, python, folder, wanted, usual, is_eager=True)
-            if not ended_alike(seen, eager.seen):
-                return seen
             detail = follow_up.describe_end(eager.seen)
+            if not ended_alike(seen, eager.seen):
+                way = "without torch.compile, a copy of the program ended in a different way"
+                return dataclasses.replace(seen, eager_detail=f"{way}: {detail}")
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
         compiled = runner.run_variant(AS_IT_SAYS)
     comparison = compiled.seen.comparison
