@@ -371,7 +371,7 @@ assert not counters["graph_break"] and counters["stats"]["unique_graphs"] <= 3, 
 """
 
 
-@pytest.mark.real
+@pytest.mark.real("changes of the program are tried in processes of their own")
 @pytest.mark.parametrize(
     ("program", "kind", "remedy", "edit"),
     [
