@@ -502,6 +502,8 @@ def test_paths_of_the_head_are_relative_to_the_folder_of_the_run() -> None:
     assert relative("capture /w/x.py:f --a=/w/b '/w/c'", "/w") == "capture x.py:f --a=b 'c'"
     for folder in ("", "/", "/x"):
         assert relative("f in /w/x.py and /w/w/y", folder) == "f in /w/x.py and /w/w/y"
+    installed = "at `/v/lib/python3.11/site-packages/torch/a.py:1`, /v/dist-packages/b/c.py"
+    assert relative(installed, "") == "at `torch/a.py:1`, b/c.py"
     assert relative("/other/w/x.py /wide/x.py /w/", "/w") == "/other/w/x.py /wide/x.py /w/"
 
 

@@ -150,7 +150,7 @@ def _simulation_gap(seen: Observation) -> Verdict | None:
     elif is_gpu and exit_signal.signal_of(seen):
         symbol, evidence = (
             simulation_gaps.gap_of_crash(seen),
-            (f"stderr: {fr.parse_terminate(seen.stderr_tail)[:300]}",),
+            (f"C++ exception: {fr.parse_terminate(seen.stderr_tail)[:300]}",),
         )
     if not symbol:
         return None
@@ -315,7 +315,7 @@ def _crash(seen: Observation) -> Verdict | None:
     if not heap:
         phase = phase or location.phase_of_open_events(seen)
     if says := error or heap:
-        evidence.append(f"stderr: {says[:300]}")
+        evidence.append(f"{'C++ exception' if error else 'stderr'}: {says[:300]}")
     how = f"the target was killed by {name}" + (f" ({says[:160]})" if says else "")
     called = location.called_kernel(fault.source) if fault and phase == "kernel-run" else ""
     work = {"kernel": called} if called else {}

@@ -317,6 +317,7 @@ def _cost(seen: Observation) -> Claim[UsersRun]:
 
 _ROWS: Sequence[tuple[How, str]] = (
     ("output", r"(?:message|stderr|guard that failed): (?P<words>.*)"),
+    ("output", r"C\+\+ exception: (?:[\w:]+: )?(?P<words>.*)"),
     ("output", r"the compiler warned[^:]*: (?P<words>.*)"),
     ("output", r"the program then ended with (?P<words>.*)"),
     ("output", r"exception chain: (?P<names>.*)"),
