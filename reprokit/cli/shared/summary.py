@@ -246,7 +246,7 @@ def _shorter(file: str, columns: int) -> str:
 
 def _with_short_paths(text: str) -> str:
     """Return a text that names files below the current folder without it."""
-    return report_head.relative_to_folders(text, [str(current_folder() or "")])
+    return report_head.short_paths(text, [str(current_folder() or "")])
 
 
 def _shown(path: Path) -> str:

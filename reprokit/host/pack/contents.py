@@ -222,7 +222,7 @@ def _report_head(
     began, _ = report_data.run_times(capture.journals, capture.seen)
 
     def shown(text: str) -> str:
-        return report_head.relative_to_folders(redactor.redact_text(text), facts.folders)
+        return report_head.short_paths(redactor.redact_text(text), facts.folders)
 
     return {
         "users_line": shown(own_line),
@@ -250,8 +250,8 @@ def _report_head(
 def _with_short_paths(value: Any, folders: Sequence[str]) -> Any:
     """Return a text, or a list of texts, that names files below the folders without them."""
     if isinstance(value, str):
-        return report_head.relative_to_folders(value, folders)
-    return [report_head.relative_to_folders(row, folders) for row in value]
+        return report_head.short_paths(value, folders)
+    return [report_head.short_paths(row, folders) for row in value]
 
 
 def _folders_of(capture: PackInput) -> list[str]:

@@ -210,8 +210,7 @@ def _render(facts: IssueFacts, limits: _Limits) -> IssueText:
 def _with_short_paths(rows: Iterable[Claim[Any]], folders: Sequence[str]) -> list[Claim[Any]]:
     """Return claims that name files below the folders without them."""
     return [
-        dataclasses.replace(row, text=report_head.relative_to_folders(row.text, folders))
-        for row in rows
+        dataclasses.replace(row, text=report_head.short_paths(row.text, folders)) for row in rows
     ]
 
 

@@ -75,16 +75,21 @@ def utc_date(seconds: float) -> str:
     return f"{when:%Y-%m-%d %H:%M} UTC"
 
 
+def short_paths(text: str, folders: Iterable[str]) -> str:
+    """Return a sentence with the paths below ``folders`` relative to them, and those of installed
+    packages from the package on. A command would not run any more.
+    """
+    return relative_to_folders(_INSTALLED.sub("", text), folders)
+
+
 _INSTALLED = re.compile(r"(?<![^\s'\"=`(])/\S*?/(?:site|dist)-packages/(?=[^\s/])")
 
 
 def relative_to_folders(text: str, folders: Iterable[str]) -> str:
-    """Return a text with the paths below ``folders`` relative to them, and those of installed
-    packages from the package on, for people.
+    """Return a text with the paths below ``folders`` relative to them, for people.
 
     An empty folder and the root change nothing.
     """
-    text = _INSTALLED.sub("", text)
     for folder in folders:
         if below := folder.rstrip("/"):
             text = re.sub(rf"(?<![^\s'\"=`(]){re.escape(below)}/(?=[^\s/])", "", text)
