@@ -69,9 +69,10 @@ def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = Fa
         return done.status is None
     if kind == "crash":
         return done.status is not None and done.status < 0
-    ended = drafted.request.get("exit_status") != 0
+    # a program that went on after the failure ended with status 0 then, too
+    has_gone_on = drafted.request.get("exit_status") == 0
     if kind in SHOWN_IN_LOG and not is_repro and done.status == 0:
-        return not ended and SHOWN_IN_LOG[kind] in done.text
+        return has_gone_on and SHOWN_IN_LOG[kind] in done.text
     if kind in COMPARED and done.status == 0:
         if is_repro:
             return False  # a repro asserts its results
@@ -83,7 +84,7 @@ def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = Fa
     if kind == "unknown":
         return None
     if done.status == 0 and kind == "exception":
-        if ended:
+        if not has_gone_on:
             return False
         # the program caught it, and torch's trace has the failed compile
         rows = [row for row in done.text.splitlines() if '"fail_type": "' in row]

@@ -34,8 +34,8 @@ def library_folders() -> tuple[str, ...]:
 
 
 def users_place(traced: Sequence[Any] = ()) -> str:
-    """Return ``file:line`` of the user's line that Dynamo traces, or from which the compiled
-    function was called; empty if there is none.
+    """Return ``file:line`` of the user's line that Dynamo traces, or from which torch was called;
+    empty if there is none.
 
     ``traced`` are the lines that Dynamo traced, the outermost first.
     """
