@@ -298,23 +298,19 @@ def both(flags):
     return torch.add(flags, flags, alpha=2)
 
 compiled = torch.compile(both)
-for length in range(90, 94):
-    flags = torch.arange(length) % 2 == 0
-    assert torch.equal(compiled(flags), both(flags))
+for length in range(90, 190):
+    compiled(torch.arange(length) % 2 == 0)
 """
 """Compiled code writes eight bytes for each boolean; hunt#12 of the catalogue."""
 
 
 @pytest.mark.real
 def test_the_operator_that_damages_the_heap_is_named(write: Any, tmp_path: Path) -> None:
-    """Glibc finds the damage anywhere, or the program's own check fails first."""
+    """Glibc finds the damage anywhere, so the stack at the end does not show the operator."""
     script = write("script.py", DAMAGES_HEAP)
     words = ("--escalate", "--output-dir", tmp_path / "out", "--", sys.executable, script)
     done = reprokit("capture", "--json", *words)
     verdict = done.json["verdict"]
-    if verdict["kind"] == "wrong-result":
-        assert "add" in done.json["signature"]["title"], verdict
-        return
     assert (verdict["kind"], verdict["phase"]) == ("crash", "kernel-run"), verdict
     title = "crash: kernel-run | SIGABRT damaged heap | invalid write, aten.add"
     assert done.json["signature"]["title"] == title
