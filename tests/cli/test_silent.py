@@ -648,6 +648,49 @@ def test_a_copy_that_ends_in_a_different_way_is_not_said_to_be_missing(
     assert "exit status 3" in done.json["verdict"]["reason"]
 
 
+FAILS_ONCE = """
+import os, sys, torch
+
+has_run = os.path.exists({path!r})
+open({path!r}, "w")
+
+def backend(gm, inputs):
+    def call(*args):
+        if has_run:
+            {end}
+        return gm(*args)
+    return call
+
+torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+assert has_run or torch._dynamo.utils.counters["stats"]["unique_graphs"] == 0
+"""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("end", "kind", "words"),
+    [
+        ("os.abort()", "exception", "without torch.compile the target passes"),
+        (
+            "sys.exit(3)",
+            "error-in-eager",
+            "with it, a copy ended in a different way: exit status 3",
+        ),
+        ("pass", "error-in-eager", "copy of the program passes; with it, a copy passes too"),
+    ],
+)
+def test_what_copies_with_and_without_torch_compile_show_is_said(
+    write: Any, tmp_path: Path, end: str, kind: str, words: str
+) -> None:
+    """A copy that a signal kills only with torch.compile shows that the failure depends on it."""
+    script = write("script.py", FAILS_ONCE.format(path=str(tmp_path / "x"), end=end))
+    out = ("--output-dir", tmp_path / "out")
+    done = reprokit("capture", "--json", *out, "--", sys.executable, script)
+    verdict = done.json["verdict"]
+    assert (verdict["kind"], words in verdict["reason"]) == (kind, True), (done.json, done.err)
+    assert "not run without" not in verdict["reason"]
+
+
 SIDE_EFFECT = """
 import torch
 

@@ -175,7 +175,7 @@ def capture(text: str, folder: Path) -> CallResult:
             LEAVES,
             1,
             [
-                "The target fails without torch.compile too: it ended: exit status 1",
+                "The target fails without torch.compile too: exit status 1",
                 "last line on stderr: the configuration has no data",
             ],
         ),

@@ -209,10 +209,10 @@ def _has_called(seen: Observation) -> bool:
     return any(name.startswith(("stage:call", "stage:eager")) for name in seen.open_events)
 
 
-def describe_end(eager: Observation) -> str:
-    """Return how a run without torch.compile ended: its exception, or its exit status."""
-    if eager.raised is not None:
-        root = frames.root_cause(eager.raised)
+def describe_end(seen: Observation) -> str:
+    """Return how a run ended: its exception, or its exit status."""
+    if seen.raised is not None:
+        root = frames.root_cause(seen.raised)
         line = next((row for row in root.message.splitlines() if row.strip()), "")
         return f"{root.type}: {cuts.cut_head(line.strip(), 200)}"
-    return f"it ended: {describe_exit(eager.exit_status)}"
+    return describe_exit(seen.exit_status)

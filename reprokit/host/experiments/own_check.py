@@ -12,11 +12,12 @@ import dataclasses
 from pathlib import Path
 
 from reprokit.core.experiments.ablation import BACKENDS, EAGER, CompileVariant
-from reprokit.core.judge import same_failure
+from reprokit.core.judge import exit_signal, same_failure
 from reprokit.core.judge.responsible import ownership
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.result_comparison import MISSING, NOTHING
@@ -31,6 +32,7 @@ MIN_DEADLINE_S = 60.0
 SLOWER = 4.0
 """The deadline of a run, as a multiple of the time of the run that failed."""
 MAX_CHECK_CHARS = 200
+MAX_KILLED_RUNS = 3
 AS_IT_SAYS = CompileVariant("as the program says", "own")
 
 
@@ -61,20 +63,50 @@ def check_without_compile(
                 way = "without torch.compile, a copy of the program ended in a different way"
                 return dataclasses.replace(seen, eager_detail=f"{way}: {detail}")
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
-        compiled = runner.run_variant(AS_IT_SAYS)
-    comparison = compiled.seen.comparison
-    # the exception ended the program, so what only eager has is no wrong result
-    wrong = comparison.wrong if comparison is not None else ()
-    is_wrong = any(d.what != MISSING or d.expected == NOTHING for d in wrong)
-    if not (is_wrong or ended_alike(seen, compiled.seen)):
-        return seen
-    copy = "a" if isolation.is_open else "an isolated"
-    seen = dataclasses.replace(seen, eager="passes", eager_detail=f"{copy} copy passes")
-    if is_wrong:
-        return dataclasses.replace(seen, comparison=comparison)
+        compiled = _run_until_alike(runner, seen)
+    copy = f"{'a' if isolation.is_open else 'an isolated'} copy"
+    is_killed = exit_signal.signal_of(compiled.seen) is not None
+    if not (_has_wrong_result(compiled) or is_killed or ended_alike(seen, compiled.seen)):
+        end = f"ended in a different way: {follow_up.describe_end(compiled.seen)}"
+        if compiled.verdict.kind == "ok":
+            end = "passes too"
+        way = f"without torch.compile, {copy} of the program passes; with it, a copy {end}"
+        return dataclasses.replace(seen, eager_detail=way)
+    seen = dataclasses.replace(seen, eager="passes", eager_detail=f"{copy} passes")
+    if _has_wrong_result(compiled):
+        return dataclasses.replace(seen, comparison=compiled.seen.comparison)
+    if is_killed:
+        end = describe_exit(compiled.seen.exit_status)
+        return dataclasses.replace(
+            seen, eager_detail=f"{copy} passes, and with it a copy was {end}"
+        )
     limits = dataclasses.replace(limits, compares=False)
     runner = run_ablation.AblationRunner(server, program, wanted, limits, python)
     return _with_check(seen, runner)
+
+
+def _run_until_alike(runner: run_ablation.AblationRunner, seen: Observation) -> CandidateResult:
+    """Run the program as it is, and again while a signal kills it; return the last run.
+
+    Compiled code that damages the heap fails the program's check in one run, and ends in an abort
+    of glibc in the next.
+    """
+    for left in reversed(range(MAX_KILLED_RUNS)):
+        compiled = runner.run_variant(AS_IT_SAYS)
+        is_killed = exit_signal.signal_of(compiled.seen) is not None
+        if not (left and is_killed) or ended_alike(seen, compiled.seen):
+            break
+    return compiled
+
+
+def _has_wrong_result(compiled: CandidateResult) -> bool:
+    """Return whether a compiled call returned a result that eager does not return.
+
+    The exception ended the program, so a result that only eager has is no wrong result.
+    """
+    comparison = compiled.seen.comparison
+    wrong = comparison.wrong if comparison is not None else ()
+    return any(d.what != MISSING or d.expected == NOTHING for d in wrong)
 
 
 def _with_check(seen: Observation, runner: run_ablation.AblationRunner) -> Observation:
