@@ -162,7 +162,7 @@ class _Statements:
             return statement(row, *self._cause(text))
         if name == "known":
             numbers = re.findall(r"pytorch/pytorch#\d+", text)
-            return statement(row, check("known", issues=numbers))
+            return statement(row, check("known", issues=numbers, title=text.removesuffix(" ...")))
         if name == "avoid it":
             if text.endswith("(not tried)"):
                 return statement(row, is_structure=True)

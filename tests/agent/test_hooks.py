@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 import types
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils import _traceback as torchs_traceback
 
-from reprokit.agent.record import process_start
-from reprokit.agent.torch_hooks import cudagraph_hooks, stop_after_phase
+from reprokit.agent.record import graph_recorder, process_start
+from reprokit.agent.torch_hooks import cudagraph_hooks, recompile_hooks, stop_after_phase
 from reprokit.core.shared.contract.event_base import Event
 from reprokit.core.shared.contract.events import CudagraphSkipped, WarningShown
 
@@ -172,3 +176,36 @@ def test_a_probe_ends_when_its_graph_has_left_the_phase(
             with pytest.raises(Stopped):
                 call()
     assert len(ran) == (1 if runs is False else 2)
+
+
+BESIDE_TORCH = Path(torch.__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/tmp/w/storm.py",
+        "/tmp/w/mp/w/storm.py",
+        f"{BESIDE_TORCH.parent}/my net/src/state.py",
+        f"{BESIDE_TORCH}/nets/a.py",
+        "storm.py",
+    ],
+)
+def test_a_path_that_dynamo_cuts_is_whole_in_the_journal(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dynamo removes what the path has in common with the path of torch, but not in the journal."""
+    codes = [compile("", name, "exec") for name in (file, "/tmp/x/w/storm.py", sys.executable)]
+    monkeypatch.setattr(graph_recorder, "traced_code", set(codes))
+    frame = traceback.FrameSummary(file, 6, "forward", line="self.n += 1  # the count")
+    place = torchs_traceback.format_frame(frame, line=True)
+    reason = f"0/1: self.n == 3  # {place} (HINT: use a tensor)"
+    whole = recompile_hooks._with_whole_path(reason)
+    assert whole.endswith(f"# self.n += 1  # the count  # {file}:6 in forward (HINT: use a tensor)")
+
+
+def test_a_path_of_torch_stays_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of an environment shows nothing."""
+    code = compile("", f"{BESIDE_TORCH}/torch/optim/adam.py", "exec")
+    monkeypatch.setattr(graph_recorder, "traced_code", {code})
+    assert graph_recorder.whole_path("torch/optim/adam.py") == "torch/optim/adam.py"

@@ -110,28 +110,6 @@ def test_a_recompile_limit_is_no_graph_break() -> None:
     assert recompiles.graph_breaks([event]) == ()
 
 
-@pytest.mark.parametrize(
-    ("where", "file", "whole"),
-    [
-        ("mp/w/storm.py:6 in forward", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in forward"),
-        ("mp/w/nets/a.py:6 in f", "/tmp/w/storm.py", "/tmp/w/nets/a.py:6 in f"),
-        ("app/model.py:6 in f", "/srv/app/model.py", "/srv/app/model.py:6 in f"),
-        (
-            "me/my net/src/state.py:6 in f",
-            "/home/me/my net/train.py",
-            "/home/me/my net/src/state.py:6 in f",
-        ),
-        ("torch/optim/adam.py:6 in f", "/home/torch/train.py", "torch/optim/adam.py:6 in f"),
-        ("torch/optim/adam.py:6 in f", "/tmp/w/storm.py", "torch/optim/adam.py:6 in f"),
-        ("/tmp/w/storm.py:6 in f", "/tmp/w/storm.py", "/tmp/w/storm.py:6 in f"),
-        ("", "/tmp/w/storm.py", ""),
-    ],
-)
-def test_a_path_that_dynamo_cut_is_whole_again(where: str, file: str, whole: str) -> None:
-    """Dynamo removes what the path has in common with the path of torch."""
-    assert recompiles.whole_path(where, file) == whole
-
-
 @pytest.mark.parametrize("file", ["/home/sam/my programs/it's/train.py", "a  b/ü.py", "C:/x/t.py"])
 def test_a_guard_of_a_program_in_a_folder_with_a_space(file: str) -> None:
     """The position is a path of any form, and a comment in the line does not belong to it."""

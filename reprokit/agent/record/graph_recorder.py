@@ -5,9 +5,11 @@ A graph's folder appears under its final name only when all of its files are wri
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,22 @@ has_symbolic_sizes = False
 current: int | None = None
 """The number of the graph that Inductor is compiling."""
 _recorded = 0
+
+
+def whole_path(cut: str) -> str:
+    """Return the path of a traced file of the program that Dynamo calls ``cut``, or ``cut``.
+
+    Dynamo leaves out the folders that a file shares with torch, and one more character if those are
+    ``/``: ``mp/train.py`` is ``/tmp/train.py``.
+    """
+    package = os.path.dirname(os.path.abspath(sys.modules["torch"].__file__ or ""))
+    beside = os.path.dirname(package)
+    for file in {code.co_filename for code in traced_code}:
+        if file.endswith(cut) and os.path.isabs(file) and not file.startswith(package):
+            with contextlib.suppress(ValueError):  # different drives
+                if file[len(os.path.commonpath((file, beside))) + 1 :] == cut:
+                    return file
+    return cut
 
 
 def record_graph(

@@ -172,6 +172,4 @@ def _check_s(root: Any, values: Any) -> float:
 def _whole_path(where: str) -> str:
     """Return a line with the whole path of its file, of which Dynamo writes only the end."""
     file, colon, rest = where.partition(":")
-    paths = {code.co_filename for code in graph_recorder.traced_code}
-    whole = [path for path in paths if path.endswith(f"/{file}")]
-    return f"{whole[0] if len(whole) == 1 else file}{colon}{rest}"
+    return f"{graph_recorder.whole_path(file)}{colon}{rest}"

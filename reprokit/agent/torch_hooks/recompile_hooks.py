@@ -11,12 +11,14 @@ from typing import Any
 
 from ...core.shared import cuts
 from ...core.shared.contract import events
-from ..record import journal, program_code
+from ..record import graph_recorder, journal, program_code
 from .symbols import compile_id, has_symbol, wrap_symbol
 
 _OF_NUMBER = re.compile(r"(?:len\()?[LG]\[.+ == -?\d\S*")
 """A guard on the value of a number or on the length of a container."""
 _LOCAL = re.compile(r"\bL\[['\"](\w+)['\"]\]")
+_FILE = re.compile(r"(?<=\s# )[^#\n]+?(?=:\d+ in \S)")
+"""The file of the user's line in a reason."""
 MAX_ALSO = 20
 """Limit of the guards that are journaled for one recompile, after the one that Dynamo names."""
 
@@ -74,6 +76,10 @@ def _value_at(node: ast.expr, roots: Mapping[str, Any]) -> Any:
     raise LookupError(ast.dump(node)[:100])
 
 
+def _with_whole_path(reason: str) -> str:
+    return _FILE.sub(lambda match: graph_recorder.whole_path(match[0]), reason)
+
+
 def hook_recompiles() -> None:
     """Journal each recompile with its reasons."""
 
@@ -95,7 +101,9 @@ def hook_recompiles() -> None:
                     file=getattr(code, "co_filename", None),
                     line=getattr(code, "co_firstlineno", None),
                     cid=compile_id(),
-                    reasons=[cuts.cut_head(str(r), 2000) for r in list(reasons)[:20]],
+                    reasons=[
+                        _with_whole_path(cuts.cut_head(str(r), 2000)) for r in list(reasons)[:20]
+                    ],
                     also=also,
                     caller=program_code.users_place(),
                 )

@@ -139,27 +139,6 @@ def _readable(guard: str) -> str:
     return re.sub(r"\._modules\['(\w+)'\]", r".\1", guard)
 
 
-def whole_path(where: str, file: str) -> str:
-    """Return ``where`` with the whole path of its file.
-
-    Dynamo leaves out the folder that the file shares with torch, and one more character if that is
-    ``/``: ``mp/train.py:3`` is ``/tmp/train.py:3``. ``file`` is a path of the same program, whose
-    folders show what is left out.
-    """
-    path, colon, rest = where.partition(":")
-    if not colon or path.startswith(("/", "<")):
-        return where
-    if file.endswith(f"/{path}"):
-        return f"{file}{colon}{rest}"
-    if not file.startswith("/") or path.startswith("torch/"):
-        return where
-    first = path.partition("/")[0]
-    if first == file[2:].partition("/")[0]:
-        return f"{file[:2]}{where}"
-    shared, name, _ = file.partition(f"/{first}/")
-    return f"{shared}/{where}" if name else where
-
-
 def normalise_guard(guard: str) -> str:
     """Return a guard without the parts that depend on the model: names of roots, numbers, quoted
     names.
@@ -206,7 +185,7 @@ def recompiled_functions(
         )
         last = recompiled.worst_guards[-1]
         code, where = next((c, w) for guard, c, w in reversed(guards) if guard == last)
-        recompiled = dataclasses.replace(recompiled, code=code, where=whole_path(where, file))
+        recompiled = dataclasses.replace(recompiled, code=code, where=where)
         before = worst.get((function, file, line))  # from a different process
         if before is None or _severity(recompiled) < _severity(before):
             worst[function, file, line] = recompiled
