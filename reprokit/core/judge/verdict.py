@@ -384,7 +384,8 @@ def _exception(seen: Observation) -> Verdict | None:
         return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
     where = location.doing_in_words(phase, seen)
     if not is_ours and phase is None:
-        where = "outside the compiler, and without torch.compile the target passes"
+        eager = seen.eager_detail or "the target passes"
+        where = f"outside the compiler; without torch.compile {eager}"
     why = f"{short} was raised, {where}: {message}"
     work, nodes = _nodes_at_work(raised, seen)
     return Verdict("exception", phase, short, as_sentence(why), (*evidence, *nodes), work=work)

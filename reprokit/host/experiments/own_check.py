@@ -77,9 +77,9 @@ def check_without_compile(
         return dataclasses.replace(seen, comparison=compiled.seen.comparison)
     if is_killed:
         end = describe_exit(compiled.seen.exit_status)
-        return dataclasses.replace(
-            seen, eager_detail=f"{copy} passes, and with it a copy was {end}"
-        )
+        return dataclasses.replace(seen, eager_detail=f"{copy} passes; compiled, it was {end}")
+    detail = f"{copy} passes, and no compared result is wrong"
+    seen = dataclasses.replace(seen, eager_detail=detail)
     limits = dataclasses.replace(limits, compares=False)
     runner = run_ablation.AblationRunner(server, program, wanted, limits, python)
     return _with_check(seen, runner)

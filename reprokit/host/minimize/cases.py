@@ -156,7 +156,7 @@ def why_not_minimizable(verdict: Verdict) -> str:
     """Return why a run with this verdict cannot be minimized; empty when it can."""
     is_own = verdict.phase is None and verdict.responsible == "unknown"
     if verdict.kind == "exception" and is_own:
-        return "the program's own code raised it, and no result that was compared is wrong"
+        return "the program's own code raised it, and no compared result shows why"
     if (
         verdict.kind == "hang"
         and verdict.phase in (None, "eager")

@@ -333,8 +333,8 @@ def _outside_compiler(verdict: Verdict, seen: Observation) -> Responsible | None
     if verdict.kind == "exception" and verdict.phase is None and seen.is_command:
         raised = blamed_exception(seen)
         if raised is not None and not is_from_compiler(raised, seen):
-            why = "Only the run with torch.compile raised it, and no compared result is wrong."
-            return Responsible("unknown", (why,))
+            why = f"in eager {seen.eager_detail or 'the target passes'}"
+            return Responsible("unknown", (as_sentence(why),))
     if verdict.kind != "hang" or verdict.phase in (
         *phases.COMPILE_PHASES,
         "kernel-run",
