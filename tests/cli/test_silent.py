@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reprokit.core.reduce import loud_failures
+from reprokit.host.minimize.candidate_text import count_code_lines
 from tests.support.environments import ROOT, clean_environ
 from tests.support.judge_again import assert_judged_alike
 from tests.support.recordings import Recorder, pack_recording
@@ -646,6 +647,31 @@ def test_a_copy_that_ends_in_a_different_way_is_not_said_to_be_missing(
         in (done.json["verdict"]["reason"])
     ), (done.json["verdict"], done.err)
     assert "exit status 3" in done.json["verdict"]["reason"]
+
+
+AOT_ONLY = """
+import torch
+
+def f(x):
+    y = x.chunk(2, 1)[-1].unsqueeze(0).view(torch.int32)
+    return y.view_as(y), y.squeeze(2)
+
+x = torch.ones(1, 4, requires_grad=True)
+assert torch.compile(f, backend="aot_eager", dynamic=True)(x)[0].dtype == torch.int32
+"""
+"""Inductor gives the right result; hunt#20 of the catalogue."""
+
+
+@pytest.mark.long
+def test_a_repro_keeps_the_backend_that_the_failure_needs(write: Any, tmp_path: Path) -> None:
+    """Reduced programs are compiled with the part of the compiler that fails, whatever they say."""
+    script = write("script.py", AOT_ONLY)
+    command = ("--minimize", "--output-dir", tmp_path / "out", "--", sys.executable, script)
+    done = capture(*command)
+    assert (done.kind, done.json["verdict"]["phase"]) == ("wrong-result", "aot"), done.out
+    repro = Path(done.json["repro"]).read_text()
+    assert "backend='aot_eager'" in repro
+    assert count_code_lines(repro) <= 12, repro
 
 
 FAILS_ONCE = """

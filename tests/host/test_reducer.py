@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from reprokit.core.experiments.ablation import CompileVariant
 from reprokit.core.judge import same_failure
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Verdict
@@ -50,6 +52,26 @@ def test_a_flaky_failure_is_reduced_with_repeated_probes(tmp_path: Path) -> None
     assert "flaky: 3 of 11 runs of the first program showed it" in result.notes
     assert oracle.rate == 3 / 11
     assert result.is_complete and "relu" in result.text
+
+
+@pytest.mark.parametrize(
+    ("backend", "hidden", "is_kept"),
+    [("aot_eager", "aot_eager", True), ("aot_eager", "", False), ("inductor", "aot_eager", False)],
+)
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_backend_stays_if_no_answer_shows_whether_it_is_needed(
+    backend: str, hidden: str, is_kept: bool, is_alone: bool, tmp_path: Path
+) -> None:
+    """The usual backend is what a program without one has."""
+    oracle = ScriptedOracle(tmp_path, lambda text: SAME if "relu" in text else PASSES)
+    overrides = {"compile": {"backend": hidden}} if hidden else {}
+    if is_alone:
+        oracle.limits = dataclasses.replace(oracle.limits, alone=overrides)
+    else:
+        oracle.ways.candidates = CompileVariant(hidden, "backends", overrides)
+    program = PROGRAM.replace("relu)", f"relu, backend={backend!r})")
+    result = reduce_from(oracle, tmp_path, StartingPoint("source", program))
+    assert ("backend=" in result.text) == is_kept
 
 
 def test_a_program_that_always_passes_is_not_flaky(tmp_path: Path) -> None:

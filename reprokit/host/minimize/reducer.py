@@ -52,6 +52,7 @@ runs more than the program that it comes from. A C++ compile takes fewer.
 MIN_DEADLINE_S = 60.0
 EAGER_SEEDS = 3, 4, 5, 6
 """The seeds with which a program that draws values must pass in eager."""
+OWN_BACKEND = re.compile(r"\bbackend=(?!['\"]inductor['\"])")
 INTEGER_RANGE = re.compile(r"torch\.randint\(-?\d+, -?\d+, ")
 USUAL_RANGE = "torch.randint(0, 2, "
 
@@ -150,7 +151,8 @@ class Reducer:
                 self._has_too_many_values = start.level == "values"
                 self._graph_level = start.graph.level if start.graph is not None else ""
                 oracle.status.trying = f"the {LEVEL_NAMES[start.level]} as it is"
-                is_own = self._verdict.phase == "backend" and "backend=" in start.text
+                is_own = self._verdict.phase == "backend" or oracle.hides_backend
+                is_own &= OWN_BACKEND.search(start.text) is not None
                 words = ["backend="] * is_own + ["manual_seed"] * (start.level in properties.DRAWS)
                 words += _plain_check(self._seen.check, start.text)
                 oracle.begin_program(start.text, carried, words)

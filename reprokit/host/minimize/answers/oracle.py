@@ -160,6 +160,15 @@ class Oracle:
         self.words = tuple(words)
         self._canonical.clear()
 
+    @property
+    def hides_backend(self) -> bool:
+        """True while candidates are compiled with a different backend than their own, so that no
+        answer shows whether they need it.
+        """
+        way = self.ways.candidates
+        changed = [self.limits.alone] + ([way.overrides] if way is not None else [])
+        return any("backend" in overrides.get("compile", {}) for overrides in changed)
+
     def shows_failure(self, text: str) -> bool:
         """Return True when the program shows the same failure.
 
