@@ -11,6 +11,9 @@ from reprokit.cli.shared import out, print_capture, summary, terminal
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.triage.decision import UNDECIDED, Decision
+from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.minimize.proofs.proof import Proof, program_digest
+from reprokit.host.minimize.proofs.proven import Repro
 from reprokit.host.pipeline.capture_result import CaptureResult
 from reprokit.host.system.progress import OperationStatus
 from reprokit.host.watch.watchdog import RunProgress
@@ -91,6 +94,15 @@ def test_a_capture_ends_with_the_repro_and_one_command(
     print_capture.print_captured(captured(tmp_path))
     command = shlex.join(["reprokit", "issue", str(tmp_path / "it.tar.gz")])
     assert capsys.readouterr().out.endswith(f"\nnext       {command}\n\n{PROGRAM}\n")
+
+
+def test_the_repro_of_the_pack_is_described_and_not_the_reduced_program(tmp_path: Path) -> None:
+    """A reduced program without a proof is not in the pack; a recorded one with a proof is."""
+    proof = Proof("same", "title", "80e0acb1f040", runs=3, hits=3, digest=program_digest(PROGRAM))
+    reduced = MinimizeResult("x = 1\n", proof=Proof("passes", "ok: no phase", ""))
+    result = captured(tmp_path, repro=Repro(PROGRAM, "a recorded graph", proof), minimized=reduced)
+    shown = dict(summary.summary_rows(result))["repro"]
+    assert shown.startswith("3 lines, fails in 3 of 3 fresh runs: ")
 
 
 def test_a_verbose_capture_prints_everything(

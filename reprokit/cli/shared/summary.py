@@ -22,6 +22,7 @@ from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.run_names import REPRO_FILE
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.decision import NEW_ISSUE, NOTHING
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.report import report_head
 from reprokit.host.report.headline import MAX_COLUMNS, cut_at_word, headline
 
@@ -214,10 +215,9 @@ def _known(captured: CaptureResult) -> list[Row]:
 
 
 def _about_repro(captured: CaptureResult) -> str:
-    minimized = captured.minimized
-    if minimized is None or minimized.proof is None:
+    if captured.repro is None:
         return "proved"
-    proof, lines = minimized.proof, minimized.lines
+    proof, lines = captured.repro.proof, count_code_lines(captured.repro.text)
     return f"{plural(lines, 'line')}, fails in {proof.hits} of {proof.runs} fresh runs"
 
 

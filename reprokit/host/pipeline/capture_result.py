@@ -23,6 +23,7 @@ from reprokit.core.triage.likeness import Traits
 from reprokit.host.catalogue import catalogue_files
 from reprokit.host.environment.machine_facts import MachineFacts
 from reprokit.host.minimize.minimize_result import MinimizeResult
+from reprokit.host.minimize.proofs.proven import Repro
 from reprokit.host.pack import reopen
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.run.run_outcome import RunOutcome
@@ -39,6 +40,8 @@ class CaptureResult:
     pack_path: Path | None = None
     issue_path: Path | None = None
     repro_path: Path | None = None
+    repro: Repro | None = None
+    """The program of ``repro_path`` with its proof."""
     candidate_path: Path | None = None
     unproven: str = ""
     """Why there is no proven repro; empty where there is one, and where nothing failed."""

@@ -23,7 +23,7 @@ from reprokit.host.experiments import (
     run_cache_stages,
     sample_calls,
 )
-from reprokit.host.minimize.proofs.proven import Candidate
+from reprokit.host.minimize.proofs.proven import Candidate, Repro
 from reprokit.host.pack import contents
 from reprokit.host.pipeline import (
     announcement,
@@ -217,6 +217,7 @@ def write_pack(state: State) -> State:
     pack = contents.make_pack(pack_input, captured.missing, state.run_dir)
     captured.pack_path, captured.issue_path, captured.repro_path = pack.pack, pack.issue, pack.repro
     captured.candidate_path = pack.candidate
+    captured.repro = pack.program if isinstance(pack.program, Repro) else None
     if captured.verdict.kind != "ok" and isinstance(pack.program, Candidate):
         captured.unproven = pack.program.why
     captured.report_path, captured.decision = pack.report, pack.decision
