@@ -46,6 +46,30 @@ def test_a_script_that_cannot_be_one_text_is_named(
     assert reason.startswith(why) and bool(reason) == bool(why)
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_library_on_the_path_is_not_joined(
+    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``pip --target`` installs to any folder; a project that is developed there is the user's."""
+    site = tmp_path / "site"
+    (site / "net").mkdir(parents=True)
+    (site / "net" / "__init__.py").write_text("from ._compiled import make\n")
+    (site / "net" / "_compiled.py").write_text("def make():\n    pass\n")
+    name = "net-1.0.dist-info" if is_installed else "net.egg-info"
+    (site / name).mkdir()
+    if is_installed:
+        (site / name / "RECORD").write_text(f"net/__init__.py,,\n{name}/RECORD,,\n")
+    else:
+        (site / name / "SOURCES.txt").write_text("net/__init__.py\n")
+    (site / name / ("METADATA" if is_installed else "PKG-INFO")).write_text("Name: net\n")
+    (tmp_path / "train.py").write_text("import net\nnet.make()\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    words = ("python", "train.py")
+    process = Process(argv=list(words), cwd=str(tmp_path), t=LATER)
+    own = program_source.own_source(Request(parse_command(words)), Journals({1: [process]}, 0, {}))
+    assert own.why_not == "" and ("import net" in own.text) == is_installed
+
+
 def test_a_package_that_is_run_may_import_from_itself(tmp_path: Path) -> None:
     """The names of ``from . import`` in ``__main__.py`` are those of its package."""
     net = tmp_path / "own" / "net"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.metadata
 import itertools
 import os
 from dataclasses import dataclass
@@ -187,6 +189,8 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
         if entry_text.is_standard(name):
             return None
         for root in roots:
+            if name.partition(".")[0] in _installed_in(root):
+                return None
             for file in (
                 root / f"{name.replace('.', '/')}.py",
                 root / name.replace(".", "/") / "__init__.py",
@@ -213,6 +217,20 @@ def _joined(path: Path, folder: Path, module: str) -> tuple[str, str]:
         return "", f"{path.name} does not parse: {problem}"
     except Unjoinable as problem:
         return "", f"{path.name} and the files that it imports cannot be joined: {problem}"
+
+
+@functools.cache
+def _installed_in(folder: Path) -> frozenset[str]:
+    """Return the names of the modules that an installer put in a folder, as ``pip --target`` does.
+
+    The metadata of a project that is only developed there has no ``RECORD``.
+    """
+    found = set()
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        rows = distribution.files or ()
+        if any(row.name == "RECORD" for row in rows):
+            found |= {row.parts[0].removesuffix(".py") for row in rows if row.suffix == ".py"}
+    return frozenset(found)
 
 
 def _source(request: Request, journals: Journals) -> tuple[str, str]:
