@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import symtable
 from dataclasses import dataclass
 
 from reprokit.core.reduce import ast_edits
@@ -45,11 +46,17 @@ def gives(node: ast.stmt) -> set[str]:
 
 
 def free_names(node: ast.stmt) -> set[str]:
-    """Return the names that a definition reads and does not assign."""
-    own = gives(node) | {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    } - own
+    """Return the names that a definition reads outside of itself, in any of its functions."""
+    found, tables = set(), [symtable.symtable(ast.unparse(node), "program", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        is_outermost = table is tables[0]
+        found |= {
+            one.get_name()
+            for one in table.get_symbols()
+            if one.is_referenced() and (not one.is_assigned() if is_outermost else one.is_global())
+        }
+    return found
 
 
 def stays(node: ast.stmt) -> bool:

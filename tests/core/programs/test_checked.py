@@ -180,6 +180,17 @@ def test_the_check_fails_if_and_only_if_the_compiler_is_wrong(
         run(written, wrong, monkeypatch)
 
 
+def test_a_global_that_one_method_has_as_an_argument_is_declared() -> None:
+    """The variable of the function is the global that the other method reads."""
+    text = (
+        "import torch\nclass Jvp(torch.autograd.Function):\n    def forward(x):\n"
+        "        return x\n    def jvp(ctx, dx):\n        return torch.zeros_like(x)\n"
+        "def f(x):\n    return Jvp.apply(x)\nx = torch.ones(1)\ntorch.compile(f)(x)\n"
+    )
+    written = assertions.with_check(text, [OUTPUT])
+    assert "def run(compile):\n    global x\n" in written
+
+
 def test_what_is_left_of_a_generator_that_nothing_reads_is_no_part_of_the_program() -> None:
     """A reduction may leave a loss as a generator, of which only the call of the model runs."""
     text = PLAIN.replace(
