@@ -61,6 +61,16 @@ def test_the_worst_function_is_first_with_the_changing_value() -> None:
     assert second.changes == "x.n == 0, then x.n == 6"
 
 
+def test_the_place_in_torch_that_made_a_guard_is_not_shown() -> None:
+    """The guard is on a value that no line of the program names."""
+    place = "(_dynamo/output_graph.py:3375 in remove_tensorify_specialized_graphargs)"
+    reasons = [f"0/{n}: self.groups[0]['betas'][0] == 0.9{n}  # {place}" for n in range(3)]
+    events = [Recompile(function="f", file="a.py", line=1, reasons=[one]) for one in reasons]
+    (row,) = recompiles.recompiled_functions(events, {}, {})
+    one, last = (f"self.groups[0]['betas'][0] == 0.9{n}" for n in (0, 2))
+    assert row.changes == f"{one}, then {last}"
+
+
 def test_the_guard_that_fails_most_often_is_named_with_its_line() -> None:
     """Guards on other values in the first and the last recompile change neither of them."""
     named = ["G['rate'] == 0.5", *(f"G['steps'] == {n}" for n in range(1, 6)), "G['rate'] == 0.1"]

@@ -74,6 +74,7 @@ def head_of(text: str = "", file: str = "repro.py") -> ReportHead:
             "issue": "",
             "url": "https://github.com/pytorch/pytorch/issues/new",
             "avoids": "",
+            "similar": "",
             "form": "pytorch/pytorch",
         },
     }
@@ -263,6 +264,12 @@ COMMENTS = "https://github.com/pytorch/pytorch/issues/7#issue-comment-box"
             "Comment on a/b#7",
         ),
         ({}, "", "https://github.com/pytorch/pytorch/issues/new", "Open a new issue in pytorch/"),
+        (
+            {"similar": "a/b#7"},
+            "",
+            "https://github.com/pytorch/pytorch/issues/new",
+            "Open a new issue in pytorch/",
+        ),
         ({"action": "nothing", "url": ""}, "it is yours", "#remedies", "Nothing to file"),
     ],
 )
@@ -277,6 +284,7 @@ def test_the_decision_is_one_button(
     (button,) = re.findall(r'<a class="action" href="([^"]+)"[^>]*>([^<]+)', text)
     assert button[0] == target and button[1].startswith(words)
     assert "Not tried: hold it in a tensor." in text
+    assert ("Compare it with a/b#7 first" in text) == ("similar" in decision)
     assert f"Because {not_filed}." in text or not not_filed
 
 

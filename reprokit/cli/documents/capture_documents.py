@@ -43,6 +43,9 @@ class DecisionKeys(TypedDict):
     issue: Annotated[str, msgspec.Meta(description="OWNER/REPOSITORY#NUMBER of the known failure")]
     url: Annotated[str, msgspec.Meta(description="the page to open")]
     avoids: Annotated[str, msgspec.Meta(description="what avoids the known failure")]
+    similar: Annotated[
+        str, msgspec.Meta(description="OWNER/REPOSITORY#NUMBER of a failure that is only similar")
+    ]
 
 
 class CaptureDocument(SchemaVersion):

@@ -135,7 +135,10 @@ def guarded_value(guard: str) -> str:
 
 
 def _readable(guard: str) -> str:
-    """Return a guard with the names of submodules as a program writes them."""
+    """Return a guard with the names of submodules as a program writes them, and without the place
+    in torch that made it.
+    """
+    guard = re.sub(r"\s+# \(.*\)$", "", guard, flags=re.DOTALL)
     return re.sub(r"\._modules\['(\w+)'\]", r".\1", guard)
 
 

@@ -36,6 +36,8 @@ class Decision:
     """The page to open: the form of a new issue, or the comments of the known one."""
     avoids: str = ""
     """What avoids the known failure, in one line; empty if nothing is known."""
+    similar: str = ""
+    """``OWNER/REPOSITORY#NUMBER`` of a known failure that is only similar; empty if none is."""
 
 
 UNDECIDED = Decision()
@@ -49,8 +51,10 @@ def decide(verdict: Verdict, known: Sequence[KnownMatch]) -> Decision:
     if why := responsibility.why_not_filed(verdict):
         return Decision(NOTHING, why)
     best = known[0] if known else None
-    if best is None or best.how in known_failures.MAYBE or not best.entry.url:
+    if best is None or not best.entry.url:
         return Decision(NEW_ISSUE)
+    if best.how in known_failures.MAYBE:
+        return Decision(NEW_ISSUE, similar=best.entry.issue)
     avoids = "; ".join(best.entry.workaround.splitlines())
     if best.how == known_failures.SAME:
         url = f"{best.entry.url}#issue-comment-box"

@@ -134,6 +134,7 @@ class ReportedDecision(TypedDict):
     issue: str
     url: str
     avoids: str
+    similar: str
     form: str
     """``OWNER/REPOSITORY`` of the issue form; empty if there is nothing to file."""
 

@@ -27,11 +27,17 @@ def test_a_known_failure_gets_a_comment() -> None:
     assert made.avoids == "import x; x.y = 1"
 
 
-@pytest.mark.parametrize(("known", "issue"), [([], ""), ([SIMILAR], ""), ([LIKELY], ENTRY.issue)])
-def test_other_failures_of_torch_get_a_new_issue(known: list[KnownMatch], issue: str) -> None:
-    """A failure that is probably known is named, to be compared first."""
+@pytest.mark.parametrize(
+    ("known", "issue", "similar"),
+    [([], "", ""), ([SIMILAR], "", ENTRY.issue), ([LIKELY], ENTRY.issue, "")],
+)
+def test_other_failures_of_torch_get_a_new_issue(
+    known: list[KnownMatch], issue: str, similar: str
+) -> None:
+    """A failure that is probably known, or similar, is named, to be compared first."""
     made = decide(TORCH, known)
     assert (made.action, made.issue, made.url) == (NEW_ISSUE, issue, "")
+    assert made.similar == similar
 
 
 def test_a_bug_of_a_ledger_has_no_page() -> None:
