@@ -263,7 +263,8 @@ class _Statements:
     def _decision(self, words: str) -> Statement:
         numbers = re.findall(r"pytorch/pytorch#\d+", words)
         if numbers:
-            return statement(words, check("known", issues=numbers[:1]))
+            is_one = "Compare it with" not in words
+            return statement(words, check("known", issues=numbers[:1] if is_one else numbers))
         if words.startswith("Open a new issue"):
             return statement(
                 words, check("passes", without_compile=True), check("known", issues=[])

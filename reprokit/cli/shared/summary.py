@@ -191,10 +191,10 @@ def _known(captured: CaptureResult) -> list[Row]:
     if matches:
         best, entry = matches[0], matches[0].entry
         about = "; ".join(filter(None, (entry.state.replace("unknown", ""), entry.versions)))
-        alike = [m.entry.issue for m in matches if (m.how, m.score) == (best.how, best.score)]
-        text = f"{HOW[best.how]}{entry.issue}: {entry.title} ({about})"
-        if best.how == known_failures.FAMILY and len(alike) > 1:
-            text = f"one of a family ({', '.join(alike)}): {best.shared[0]}"
+        issues = known_failures.issues_of_best(matches)
+        text = f"{HOW[best.how]}{issues}: {entry.title} ({about})"
+        if best.how == known_failures.FAMILY and issues != entry.issue:
+            text = f"one of a family ({issues}): {best.shared[0]}"
         rows.append(("known", text))
         if best.how not in known_failures.MAYBE:
             avoids = "; ".join(entry.workaround.splitlines())

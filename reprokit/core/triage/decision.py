@@ -37,7 +37,9 @@ class Decision:
     avoids: str = ""
     """What avoids the known failure, in one line; empty if nothing is known."""
     similar: str = ""
-    """``OWNER/REPOSITORY#NUMBER`` of a known failure that is only similar; empty if none is."""
+    """``OWNER/REPOSITORY#NUMBER`` of each known failure that is most similar, but not shown to be
+    the same; empty if none is.
+    """
 
 
 UNDECIDED = Decision()
@@ -54,7 +56,7 @@ def decide(verdict: Verdict, known: Sequence[KnownMatch]) -> Decision:
     if best is None or not best.entry.url:
         return Decision(NEW_ISSUE)
     if best.how in known_failures.MAYBE:
-        return Decision(NEW_ISSUE, similar=best.entry.issue)
+        return Decision(NEW_ISSUE, similar=known_failures.issues_of_best(known))
     avoids = "; ".join(best.entry.workaround.splitlines())
     if best.how == known_failures.SAME:
         url = f"{best.entry.url}#issue-comment-box"

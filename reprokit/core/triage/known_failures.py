@@ -278,6 +278,13 @@ def find_known_failures(
     return sorted(found, key=lambda match: -match.score)[:MAX_MATCHES]
 
 
+def issues_of_best(matches: Sequence[KnownMatch]) -> str:
+    """Return the issues of the matches that are as good as the first one."""
+    best = matches[0]
+    alike = [m.entry.issue for m in matches if (m.how, m.score) == (best.how, best.score)]
+    return ", ".join(alike)
+
+
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:
     of_run = run.traits()
     is_other = is_vague(run.title) and likeness.is_of_other_kernel(traits, of_run)

@@ -17,6 +17,8 @@ ENTRY = KnownFailure(
 SAME = KnownMatch(ENTRY, "same", 1.0)
 LIKELY = KnownMatch(ENTRY, "likely", 0.93)
 SIMILAR = KnownMatch(ENTRY, "similar", 0.8)
+OTHER = KnownMatch(dataclasses.replace(ENTRY, issue="pytorch/pytorch#8"), "similar", 0.8)
+LESS = KnownMatch(ENTRY, "similar", 0.7)
 
 
 def test_a_known_failure_gets_a_comment() -> None:
@@ -29,7 +31,13 @@ def test_a_known_failure_gets_a_comment() -> None:
 
 @pytest.mark.parametrize(
     ("known", "issue", "similar"),
-    [([], "", ""), ([SIMILAR], "", ENTRY.issue), ([LIKELY], ENTRY.issue, "")],
+    [
+        ([], "", ""),
+        ([SIMILAR], "", ENTRY.issue),
+        ([SIMILAR, LESS], "", ENTRY.issue),
+        ([SIMILAR, OTHER, LESS], "", f"{ENTRY.issue}, pytorch/pytorch#8"),
+        ([LIKELY], ENTRY.issue, ""),
+    ],
 )
 def test_other_failures_of_torch_get_a_new_issue(
     known: list[KnownMatch], issue: str, similar: str
