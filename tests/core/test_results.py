@@ -120,6 +120,12 @@ OWN = (Frame("/home/bob/train.py", "<module>", 7),)
             "failed-check: dynamo | AssertionError: lost #",
         ),
         (
+            Raised((Link("builtins.RuntimeError", "a view", OWN),), "uncaught"),
+            1,
+            "The line `queue(compiled) == [1, 0]` raises RuntimeError with torch.compile, also with",
+            "failed-check: dynamo | RuntimeError: a view",
+        ),
+        (
             None,
             3,
             'The program ends with exit status 3 with torch.compile, also with backend="eager",',
@@ -137,7 +143,7 @@ def test_a_check_that_fails_only_when_compiled_is_a_failure(
         exit_status=status,
         raised=raised,
         eager="passes",
-        check="assert queue == [1, 0]",
+        check="queue(compiled) == [1, 0]" if "line" in words else "assert queue == [1, 0]",
         failing_part="dynamo",
     )
     verdict = judge_run(seen)
@@ -158,16 +164,23 @@ def test_a_check_that_fails_only_when_compiled_is_a_failure(
 
 
 @pytest.mark.parametrize(
-    "check", ["assert not torch._dynamo.utils.counters['graph_break']", "assert frames_compiled"]
+    ("check", "responsible"),
+    [
+        ("assert not torch._dynamo.utils.counters['graph_break']", "unknown"),
+        ("assert frames_compiled", "unknown"),
+        ("assert torch.compiler.is_compiling()", "unknown"),
+        ("assert compiled(x)[0] is x", "torch"),
+        ("assert torch.compile(f)(x) is x", "torch"),
+    ],
 )
-def test_a_check_of_the_compiler_itself_is_no_defect(check: str) -> None:
+def test_a_check_of_the_compiler_itself_is_no_defect(check: str, responsible: str) -> None:
     """A program may check what it wants of the compiler, such as no graph breaks."""
     raised = Raised((Link("builtins.AssertionError", "", OWN),), "uncaught")
     seen = dataclasses.replace(
         HEALTHY, raised=raised, exit_status=1, eager="passes", check=check, failing_part="dynamo"
     )
     verdict = judge_run(seen)
-    assert (verdict.kind, verdict.responsible) == ("failed-check", "unknown")
+    assert (verdict.kind, verdict.responsible) == ("failed-check", responsible)
 
 
 def test_an_assertion_of_the_compiler_is_no_check_of_the_program() -> None:

@@ -15,6 +15,7 @@ from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import location, phases, python_traceback, recent_dumps
 from reprokit.core.judge.stacks.evidence import (
     blamed_exception,
+    ends_by_check,
     fatal_fault,
     is_from_compiler,
     is_same_exception,
@@ -338,7 +339,11 @@ def _failed_check(seen: Observation) -> Verdict | None:
     if raised is not None and is_from_compiler(raised, seen):
         return None
     ending = describe_exit(seen.exit_status)
-    what = f"the check `{seen.check}` fails" if seen.raised else f"the program ends with {ending}"
+    what = f"the program ends with {ending}"
+    if seen.raised is not None:
+        what = f"the check `{seen.check}` fails"
+        if not ends_by_check(seen):
+            what = f"the line `{seen.check}` raises {_short_cause(seen)}"
     why = f'{what} with torch.compile, also with backend="{backend}", and not without'
     evidence = location.exception_evidence(raised) if raised is not None else _last_line(seen)
     return Verdict(

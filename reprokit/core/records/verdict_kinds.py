@@ -103,7 +103,7 @@ KINDS = {
             name=FAILED_CHECK,
             is_minimizable=True,
             is_of_calls=True,
-            expected="that the check passes",
+            expected="that it passes",
             search_words="incorrect",
         ),
         Kind(

@@ -21,7 +21,7 @@ from reprokit.core.judge.responsible import (
 from reprokit.core.judge.responsible.parties import UPSTREAM, Responsible
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.judge.stacks import phases
-from reprokit.core.judge.stacks.evidence import blamed_exception, is_from_compiler
+from reprokit.core.judge.stacks.evidence import blamed_exception, ends_by_check, is_from_compiler
 from reprokit.core.judge.stacks.location import as_sentence
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel
 from reprokit.core.records import crash_sites
@@ -31,8 +31,12 @@ from reprokit.core.records.verdict_kinds import FAILED_CHECK, NONDETERMINISTIC, 
 from reprokit.core.shared.contract.measured_kinds import MEMORY_GROWTH
 from reprokit.core.shared.operators import is_torch_namespace
 
-_ABOUT_COMPILER = re.compile(r"_dynamo|_inductor|compil|counter|graph", re.IGNORECASE)
-"""Words of a check that is about what the compiler does."""
+_ABOUT_COMPILER = re.compile(
+    r"_dynamo|_inductor|torch\.compiler|is_\w*compiling|recompil|compilation|compiles\b"
+    r"|compile_(?:count|time|id)|(?:frames?|times|count|num|n)_\w*compil|counter|graph",
+    re.IGNORECASE,
+)
+"""Words of a check that is about what the compiler does; ``compiled(x)`` is no such word."""
 _BEFORE_OWN = ("dynamo-trace", "guards")
 """Phases before any of the program's own backends and passes."""
 
@@ -271,7 +275,7 @@ def _failed_check(verdict: Verdict, seen: Observation) -> Responsible | None:
     """Check for a failed check of the program. One of what the compiler does is no defect."""
     if verdict.kind != FAILED_CHECK:
         return None
-    if _ABOUT_COMPILER.search(seen.check):
+    if ends_by_check(seen) and _ABOUT_COMPILER.search(seen.check):
         return Responsible("unknown", ("The check is about the compiler itself.",))
     return Responsible("torch", (verdict.reason,))
 

@@ -90,3 +90,13 @@ def stacks_by_tool(seen: Observation, is_raw: bool = False) -> dict[str, list[tu
                 frames if is_raw else fr.normalise_frames(frames)
             )
     return stacks
+
+
+def ends_by_check(seen: Observation) -> bool:
+    """Return whether a program whose line ``check`` ended it did so by a check of its own, such as
+    an assertion, and not by a call that raised.
+    """
+    if seen.raised is None:
+        return True
+    name = fr.root_cause(seen.raised).type.rpartition(".")[2]
+    return name == "AssertionError" or seen.check.startswith(("assert ", "raise "))
