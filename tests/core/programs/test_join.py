@@ -42,6 +42,19 @@ def output_of(text: str, files: dict[str, str] = FILES) -> str:
     return printed(join_modules(text, find_in(files))).strip()
 
 
+def test_one_import_in_two_forms_has_one_name() -> None:
+    """Different imports with one name, and variables of the program, keep apart."""
+    files = {
+        "a": "from os import path as p\nimport math, os\nmodel = 1\ndef get():\n    return model\n",
+        "b": "import os.path as p\nimport os\nfrom math import sin\nx = p.sep + os.sep\n",
+        "c": "import math as p\nfrom cmath import sin\ny = p.floor(1.5), sin(0)\n",
+    }
+    text = "import a, b, c\nmodel = 2\nprint(a.get(), a.model, model, b.x, c.y)\n"
+    assert output_of(text, files) == "1 1 2 // (1, 0j)"
+    joined = join_modules(text, find_in(files))
+    assert "os_2" not in joined and "as p_2" in joined
+
+
 @pytest.mark.parametrize(
     "text",
     [

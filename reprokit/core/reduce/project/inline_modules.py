@@ -53,6 +53,7 @@ def join_modules(text: str, find: Find, module: str = "", every: Every = tuple) 
 
 def _joined(text: str, joiner: _Joiner, module: str) -> str:
     tree = joiner.parse(text)
+    joiner.keep_names(tree)
     words = tree.body[:1] if ast.get_docstring(tree) is not None else []
     body = joiner.rewrite_module(tree, module)[len(words) :]
     place = len(joiner.body)
@@ -112,6 +113,11 @@ class _Joiner:
         self.needed |= dict.fromkeys(with_tables(tree, self._every))
         return tree
 
+    def keep_names(self, program: ast.Module) -> None:
+        """Give other names to what a module calls as the program calls a variable of its own."""
+        own = (name for name, row in _assigned_names(program.body) if not _imported(row, name))
+        self._taken |= dict.fromkeys(own, "the program")
+
     def rewrite_module(
         self, tree: ast.Module, module: str, is_package: bool = False
     ) -> list[ast.stmt]:
@@ -146,7 +152,7 @@ class _Joiner:
             tree = _Placed(source.place).visit(tree)
         body = self.rewrite_module(tree, module, source.is_package)
         for name, row in _assigned_names(body):
-            same = ast.unparse(row) if isinstance(row, (ast.Import, ast.ImportFrom)) else module
+            same = _imported(row, name) or module
             new = name
             while self._taken.get(new, same) != same:
                 new += "_2"
@@ -275,6 +281,10 @@ class _Renamed(ast.NodeTransformer):
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
 
+    def visit_alias(self, node: ast.alias) -> ast.AST:
+        new = self._names.get(node.asname or node.name)
+        return ast.alias(node.name, new or node.asname)
+
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not getattr(node, "is_joined", False):
             node.id = self._names.get(node.id, node.id)
@@ -313,6 +323,19 @@ def _assigned_names(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
             for node in ast.walk(row):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     yield node.id, row
+
+
+def _imported(row: ast.stmt, name: str) -> str:
+    """Return what a statement imports as ``name``: the same for ``from torch import nn`` and
+    ``import torch.nn as nn``; empty for a statement that imports nothing.
+    """
+    if not isinstance(row, (ast.Import, ast.ImportFrom)):
+        return ""
+    for alias in row.names:
+        if name == alias.asname or (isinstance(row, ast.ImportFrom) and name == alias.name):
+            module = f"{row.module}." if isinstance(row, ast.ImportFrom) else ""
+            return f"import {module}{alias.name}"
+    return f"import {name}"
 
 
 def _is_future(node: ast.stmt) -> bool:
