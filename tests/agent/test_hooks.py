@@ -15,8 +15,9 @@ from torch.utils import _traceback as torchs_traceback
 
 from reprokit.agent.record import graph_recorder, process_start
 from reprokit.agent.torch_hooks import cudagraph_hooks, recompile_hooks, stop_after_phase
+from reprokit.core.records.recompiles import graph_breaks
 from reprokit.core.shared.contract.event_base import Event
-from reprokit.core.shared.contract.events import CudagraphSkipped, WarningShown
+from reprokit.core.shared.contract.events import CudagraphSkipped, GraphBreakFound, WarningShown
 
 FILE = "/env/torch/_inductor/lowering.py"
 
@@ -209,3 +210,13 @@ def test_a_path_of_torch_stays_short(monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile("", f"{BESIDE_TORCH}/torch/optim/adam.py", "exec")
     monkeypatch.setattr(graph_recorder, "traced_code", {code})
     assert graph_recorder.whole_path("torch/optim/adam.py") == "torch/optim/adam.py"
+
+
+def test_the_hints_of_a_long_message_are_journaled(journaled: list[Event]) -> None:
+    """Torch 2.13 explains how the tensor of a branch was computed before it hints."""
+    hint = "  Hint: This graph break is fundamental"
+    message = "\n".join(["Data-dependent branching", *["    of a graph input"] * 900, hint])
+    recompile_hooks.note_break(RuntimeError(message))
+    (event,) = journaled
+    assert isinstance(event, GraphBreakFound)
+    assert graph_breaks([event])[0].hints == ("This graph break is fundamental",)

@@ -19,6 +19,8 @@ _OF_NUMBER = re.compile(r"(?:len\()?[LG]\[.+ == -?\d\S*")
 _LOCAL = re.compile(r"\bL\[['\"](\w+)['\"]\]")
 _FILE = re.compile(r"(?<=\s# )[^#\n]+?(?=:\d+ in \S)")
 """The file of the user's line in a reason."""
+MAX_DETAIL_CHARS = 1000, 3000
+"""Limits of the message of a graph break: its head, and its tail, where Dynamo's hints are."""
 MAX_ALSO = 20
 """Limit of the guards that are journaled for one recompile, after the one that Dynamo names."""
 
@@ -164,7 +166,7 @@ def note_break(error: Any, is_given_up: bool = False) -> None:
     journal.write_event(
         events.GraphBreakFound(
             reason=cuts.cut_head(reason, 300),
-            detail=cuts.cut_head(message, 2000),
+            detail=cuts.cut_middle(message, *MAX_DETAIL_CHARS),
             where=where,
             caller=program_code.users_place(rows),
             is_given_up=is_given_up,
