@@ -99,6 +99,22 @@ look_up(torch.full((64, 8), 70))
 """
 
 
+CALLED = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.index_select(x, 0, torch.tensor([2]))
+
+model = Model()
+with torch.no_grad():
+    print(torch.compile(model)(torch.randn(2, 2)))
+"""
+"""A kernel checks the index, with a message of its own, and its stack has no line of the model;
+pytorch#121251.
+"""
+
+
 def capture(text: str, folder: Path) -> CallResult:
     (folder / "train.py").write_text(text)
     words = ("capture", "--no-minimize", "--output-dir", "out", "--", sys.executable, "train.py")
@@ -162,6 +178,15 @@ def capture(text: str, folder: Path) -> CallResult:
             ],
         ),
         (
+            CALLED,
+            1,
+            [
+                "error-in-eager: The target fails without torch.compile too",
+                "IndexError: index out of range in self",
+                "your program",
+            ],
+        ),
+        (
             WORKER,
             1,
             [
@@ -180,7 +205,7 @@ def capture(text: str, folder: Path) -> CallResult:
             ],
         ),
     ],
-    ids=["shapes", "marked", "branch", "optimizer", "index", "worker", "leaves"],
+    ids=["shapes", "marked", "branch", "optimizer", "index", "called", "worker", "leaves"],
 )
 def test_the_error_of_a_user(text: str, status: int, facts: list[str], tmp_path: Path) -> None:
     """The summary says what happened, where, whose it is and what to do."""

@@ -127,6 +127,9 @@ User stack:
 ASKED = "Call to `torch._dynamo.graph_break()`"
 
 
+IN_EAGER = "may result in an error when running in eager"
+
+
 def broken(reason: str, where: str, hint: str = "") -> dict[str, Any]:
     return {"breaks": (GraphBreak(reason, where, hints=(hint,)),)}
 
@@ -439,6 +442,27 @@ TABLE: dict[str, tuple[str, str | None, str, dict[str, Any], str, str]] = {
         "x",
         broken("x", "train.py:4", "Your code may result in an error when running in eager. "),
         "unknown",
+        "",
+    ),
+    "an exception that may be an error of the program": (
+        "exception",
+        "dynamo-trace",
+        "TorchRuntimeError",
+        {"raised": Raised((Link("TorchRuntimeError", f"shapes\n  Hint: Your code {IN_EAGER}."),))},
+        "unknown",
+        "",
+    ),
+    "an exception that needs torch": (
+        "exception",
+        "dynamo-trace",
+        "TorchRuntimeError",
+        {
+            "raised": Raised(
+                (Link("TorchRuntimeError", f"shapes\n  Hint: Your code {IN_EAGER}."),)
+            ),
+            "fails_only_with": "torch",
+        },
+        "torch",
         "",
     ),
     "a size that the program marks and fixes": (

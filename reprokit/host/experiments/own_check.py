@@ -7,6 +7,7 @@ are compared with those of eager.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
 from pathlib import Path
@@ -140,17 +141,39 @@ def note_eager_end(
     program: str, verdict: Verdict, seen: Observation, eager: CandidateResult
 ) -> Observation:
     """Return ``seen`` with the end of ``program`` without torch.compile, if an exception of the
-    compiler is at a line that raises one there too.
+    compiler is at a line that raises one there too, or in a call that does.
 
-    The message may be different, because fake tensors check first.
+    The message may be different, because fake tensors and kernels check in their own way.
     """
     if verdict.kind != "exception" or eager.answer != same_failure.OTHER:
         return seen
     if eager.seen.raised is None:
         return seen
-    own = ownership.innermost_own(ownership.stack_of(eager.verdict, eager.seen))
-    number = int(own.at.rpartition(":")[2]) if own is not None else 0
-    lines, line = program.splitlines(), users_line.find_text_of_line(verdict, seen)
-    if not line or not 0 < number <= len(lines) or lines[number - 1].strip() != line:
+    rows, stack = program.splitlines(), ownership.stack_of(eager.verdict, eager.seen)
+    numbers = (frame.line for frame in ownership.own_frames(stack))
+    lines = {_as_code(rows[number - 1]) for number in numbers if 0 < number <= len(rows)}
+    raising = {users_line.find_text_of_line(verdict, seen), _call_that_raised(verdict, seen)}
+    if not {_as_code(line) for line in raising if line} & lines:
         return seen
     return dataclasses.replace(seen, eager="fails", eager_detail=follow_up.describe_end(eager.seen))
+
+
+def _call_that_raised(verdict: Verdict, seen: Observation) -> str:
+    """Return the program's innermost line on the stack of the exception. The frame of a compiled
+    function is at its ``def``, which raises nothing.
+    """
+    for frame in ownership.own_frames(ownership.stack_of(verdict, seen)):
+        text = users_line.source_line(Path(frame.file), frame.line).strip()
+        if text and not text.startswith(("def ", "async def ", "class ", "@")):
+            return text
+    return ""
+
+
+def _as_code(line: str) -> str:
+    """Return a line as ``ast.unparse`` writes it, as in a program of several files; a line that is
+    only a part of a statement is returned as it is.
+    """
+    text = line.strip()
+    with contextlib.suppress(SyntaxError, ValueError):
+        return ast.unparse(ast.parse(text))
+    return text

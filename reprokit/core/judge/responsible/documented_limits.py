@@ -36,6 +36,8 @@ _SPECIALIZED = re.compile(
 )
 _CONVERSIONS = ("convert_element_type", "_to_copy", "aten.to.")
 """Parts of the names of operators that convert a tensor."""
+_IN_EAGER = "may result in an error when running in eager"
+"""Part of a hint of Dynamo."""
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
 
 
@@ -82,12 +84,23 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
         why = f"Dynamo's message names a setting for this line: `{broken.settings[0]} = True`."
     elif "This graph break is fundamental" in hints:
         why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
-    elif "may result in an error when running in eager" in hints:
+    elif _IN_EAGER in hints:
         why = "Dynamo's message says that the line may fail without torch.compile too."
         return Responsible("unknown", (why,))
     else:
         return None
     return Responsible("user", (why,), broken.where)
+
+
+def may_fail_in_eager(verdict: Verdict, seen: Observation) -> Responsible | None:
+    """Check for an error of a line that Dynamo runs on fake tensors, of which its message says that
+    it may occur without torch.compile too, where no other run shows what it needs.
+    """
+    is_open = not (seen.eager or seen.fails_only_with) and verdict.kind == "exception"
+    if not is_open or seen.raised is None or _IN_EAGER not in root_cause(seen.raised).message:
+        return None
+    why = "Dynamo's message says that the line may fail without torch.compile too."
+    return Responsible("unknown", (why,))
 
 
 def specialized_size(verdict: Verdict, seen: Observation) -> Responsible | None:

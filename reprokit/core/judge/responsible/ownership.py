@@ -151,9 +151,14 @@ def innermost_own(frames: Sequence[Frame]) -> CodePlace | None:
     """Return the innermost line of a stack that is not in Python, torch or one of torch's
     libraries.
     """
-    roots = _roots(frames)
-    raw = next((f for f in frames if is_own(f.file, roots)), None)
+    raw = next(iter(own_frames(frames)), None)
     return CodePlace(f"{raw.file}:{raw.line}", raw.function) if raw is not None else None
+
+
+def own_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames that are not in Python, torch or one of torch's libraries."""
+    roots = _roots(frames)
+    return [frame for frame in frames if is_own(frame.file, roots)]
 
 
 def waiting_own(frames: Sequence[Frame]) -> CodePlace | None:

@@ -69,6 +69,7 @@ def decide_responsible(verdict: Verdict, seen: Observation) -> Responsible:
         documented_limits.broken_graph,
         documented_limits.skipped_cuda_graph,
         documented_limits.specialized_size,
+        documented_limits.may_fail_in_eager,
         documented_limits.index_out_of_bounds,
         documented_limits.undefined_conversion,
         documented_limits.cost_of_calls,
