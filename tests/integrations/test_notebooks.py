@@ -110,7 +110,7 @@ def test_a_capture_of_a_notebook_is_repeated_by_its_name() -> None:
     assert target.label == "my-model"
     test = parse_command((sys.executable, "-m", "pytest", "tests/test_a.py::TestB::test_c[d]"))
     assert test.label == "test_a-TestB-test_c-d"
-    assert command_line.capture_command(Request(target, deadline_s=None)) == (
+    assert command_line.capture_command(Request(target, deadline_s=None, compares=False)) == (
         "reprokit capture 'my model.ipynb'"
     )
 

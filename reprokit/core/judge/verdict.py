@@ -383,8 +383,8 @@ def _exception(seen: Observation) -> Verdict | None:
     )
     if not is_ours and seen.eager != "passes":
         why = (
-            f"{short} was raised outside the compiler and outside compiled"
-            f" code{_not_compared(seen)}: {message}"
+            f"{short} was raised outside the compiler and outside compiled code:"
+            f" {message.rstrip('.')}{_not_compared(seen)}"
         )
         return Verdict("error-in-eager", "eager", short, as_sentence(why), evidence)
     where = location.doing_in_words(phase, seen)

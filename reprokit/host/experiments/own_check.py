@@ -28,6 +28,7 @@ from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
 from reprokit.host.probe.fresh_process import run_in_fresh_process
 from reprokit.host.report import users_line
+from reprokit.host.system import host_log
 
 MIN_DEADLINE_S = 60.0
 SLOWER = 4.0
@@ -174,6 +175,6 @@ def _as_code(line: str) -> str:
     only a part of a statement is returned as it is.
     """
     text = line.strip()
-    with contextlib.suppress(SyntaxError, ValueError):
+    with host_log.suppress(SyntaxError, ValueError):
         return ast.unparse(ast.parse(text))
     return text

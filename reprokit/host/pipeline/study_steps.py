@@ -40,9 +40,14 @@ NO_PARTS = "reprokit runs a command only once, and found no smaller program to r
 
 def failed_by_itself(state: State) -> bool:
     """Return True for a command that compiled something, and ended by an exception of its own, or
-    by an exit status of its own.
+    by an exit status of its own. A rank does not run without the others.
     """
-    is_own = state.has_run and state.is_command and state.has_failed_by_itself
+    is_own = (
+        state.seen.world_size < 2
+        and state.has_run
+        and state.is_command
+        and state.has_failed_by_itself
+    )
     is_open = state.seen.eager != "fails" and not state.seen.check
     return is_own and is_open and bool(state.seen.graphs)
 

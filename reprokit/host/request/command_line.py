@@ -41,6 +41,8 @@ _OPTIONS: tuple[tuple[str, Callable[[Request], object]], ...] = (
     ("--no-escalate", lambda r: r.escalate is False),
     ("--fail-on", _fail_on),
     ("--calls", lambda r: r.calls),
+    ("--compare", lambda r: r.compares and r.target.kind == "command"),
+    ("--no-compare", lambda r: not r.compares and r.target.kind != "command"),
     ("--compare-speed", lambda r: r.compares_speed),
     ("--compare-memory", lambda r: r.compares_memory),
     ("--caches", lambda r: r.checks_caches),
@@ -99,6 +101,8 @@ def capture_command(request: Request, growth: dict[str, Any] | None = None) -> s
         flag = name.replace("_", "-")
         words += _words(f"--no-{flag}", True) if value is False else _words(f"--{flag}", value)
     for name, value_of in _OPTIONS:
+        if growth and name == "--no-compare":
+            continue  # no run of a measurement compares
         words += _words(name, value_of(request))
     target = request.target
     return (
