@@ -26,17 +26,13 @@ def call_in_float64(
     the tensors that the program holds.
     """
     _widen_modules(function, set())
-    pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    pairs = _pairs_of_shared(torch.utils._pytree.tree_leaves((args, kwargs)))
 
     def widened(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (
-            *NARROW_DTYPES,
-            torch.complex64,
-        ):
+        if not _is_narrow(leaf):
             return leaf
         if id(leaf) not in pairs:
-            wide = leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
-            pairs[id(leaf)] = leaf, wide
+            pairs[id(leaf)] = leaf, leaf.to(_wide_dtype(leaf))
         return pairs[id(leaf)][1]
 
     tree_map = torch.utils._pytree.tree_map
@@ -54,6 +50,37 @@ def call_in_float64(
             with contextlib.suppress(RuntimeError), torch.no_grad():
                 leaf.copy_(wide)
     return out, wide_args, wide_kwargs
+
+
+def _pairs_of_shared(leaves: list[Any]) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    """Return the arguments that share memory, by their identity, each with itself and its widened
+    version. Those share memory too, so that a change of one is seen in the others.
+    """
+    shared: dict[tuple[int, torch.dtype], dict[int, torch.Tensor]] = {}
+    for leaf in leaves:
+        is_plain = _is_narrow(leaf) and type(leaf) is torch.Tensor and not leaf.requires_grad
+        if is_plain and leaf.layout == torch.strided and not (leaf.is_conj() or leaf.is_neg()):
+            memory = leaf.untyped_storage()._cdata
+            shared.setdefault((memory, leaf.dtype), {})[id(leaf)] = leaf
+    pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    for group in shared.values():
+        if len(group) < 2:
+            continue
+        first = next(iter(group.values()))
+        count = first.untyped_storage().nbytes() // first.element_size()
+        whole = first.as_strided((count,), (1,), 0).to(_wide_dtype(first))
+        for key, leaf in group.items():
+            wide = whole.as_strided(leaf.size(), leaf.stride(), leaf.storage_offset())
+            pairs[key] = leaf, wide
+    return pairs
+
+
+def _is_narrow(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in (*NARROW_DTYPES, torch.complex64)
+
+
+def _wide_dtype(tensor: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
 
 
 def _version(tensor: torch.Tensor) -> int:
