@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+from reprokit.core.experiments.ablation import AblationStep, ProgramAblation
 from reprokit.core.judge import same_failure
 from reprokit.core.records.finding import Signature, Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.reduce.graphs.graph_units import GraphProgram
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize import cases, locate, minimization
 from reprokit.host.minimize.answers.budget import Budget
 from reprokit.host.minimize.answers.oracle import Oracle
 from reprokit.host.minimize.minimize_result import MinimizeResult
 from reprokit.host.minimize.proofs.proof import Proof
+from reprokit.host.minimize.starts.starting_points import StartingPoint
 from reprokit.host.probe.candidate import CandidateResult, ProbeLimits
 from reprokit.host.probe.client import ProbeServer
 from tests.support.candidates import WANTED, FakeRunner, ScriptedOracle, judged, signature_of
@@ -142,3 +145,28 @@ def test_a_budget_that_ends_before_the_first_failure_gives_no_program(
     result, proofs = minimize(tmp_path, monkeypatch, "exception", WANTED, answer)
     assert result.notes == ["the budget ended before any program showed the failure"]
     assert (proofs, result.text) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "first", "is_plain"),
+    [
+        ("guards", "", True),
+        ("guards", 'backend="eager"', True),
+        ("guards", 'backend="inductor"', False),
+        ("lowering", "", False),
+    ],
+)
+def test_a_graph_of_a_failure_while_dynamo_traces_needs_only_dynamo(
+    phase: str, first: str, is_plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A convolution that only Inductor specializes is not the loop that Dynamo specialized."""
+    start = StartingPoint("dynamo", PROGRAM, GraphProgram((), {}, (), (), {}, {}))
+    monkeypatch.setattr(cases, "starting_points_of_case", lambda case: [start])
+    verdict = Verdict("exception", phase, "ConstraintViolationError", "It was raised.")
+    steps = (AblationStep(first, "backends", same_failure.SAME, "", ""),) * bool(first)
+    profile = ProgramAblation(steps)
+    case = cases.MinimizeCase(verdict, WANTED, Observation(), tmp_path, "", profile=profile)
+    (changed,) = (s for s in minimization._with_plain_backend(case) if s.graph is not None)
+    assert ("backend='eager'" in changed.text) is is_plain
+    assert changed.graph is not None
+    assert (changed.graph.settings.get("backend") == "'eager'") is is_plain

@@ -119,10 +119,15 @@ def minimize_case(
 def _with_plain_backend(case: cases.MinimizeCase) -> list[starting_points.StartingPoint]:
     """Return the starting points. If the original fails while it is traced with every backend, its
     source is tried with the backend "eager" first.
+
+    A graph is compiled with that backend where Dynamo failed: a graph with which only a later part
+    of the compiler fails has a different cause.
     """
-    starts = cases.starting_points_of_case(case)
+    starts, first = cases.starting_points_of_case(case), case.profile.first_failing
+    if case.verdict.phase in TRACED and first in (None, BACKENDS[1]):
+        starts = [_only_traced(start) if start.graph is not None else start for start in starts]
     is_traced = case.verdict.phase in (*TRACED, BACKENDS[1].part)
-    if not is_traced or case.profile.first_failing != BACKENDS[1]:
+    if not is_traced or first != BACKENDS[1]:
         return starts
     plain = [
         dataclasses.replace(start, text=statements.with_backend(start.text, "eager"))
@@ -131,6 +136,14 @@ def _with_plain_backend(case: cases.MinimizeCase) -> list[starting_points.Starti
     ]
     index = next((n for n, start in enumerate(starts) if start.graph is None), 0)
     return [*starts[:index], *plain, *starts[index:]]
+
+
+def _only_traced(start: starting_points.StartingPoint) -> starting_points.StartingPoint:
+    assert start.graph is not None
+    settings = {**start.graph.settings, "backend": repr("eager")}
+    graph = dataclasses.replace(start.graph, settings=settings)
+    text = statements.with_backend(start.text, "eager")
+    return dataclasses.replace(start, text=text, graph=graph)
 
 
 def cheapest_way(case: cases.MinimizeCase) -> CompileVariant | None:
