@@ -166,6 +166,20 @@ def test_calls_beyond_the_limit_run_and_are_counted(
     assert [float(tensor) for tensor in outputs] == [0, 2]
 
 
+def test_arguments_that_share_memory_share_it_in_float64() -> None:
+    """A change of one is seen in the other, as in eager; pytorch#139789."""
+
+    def change(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return x + y
+
+    base = torch.ones(8)
+    x, y = base[:4], base[2:6]
+    out, args, _ = float64.call_in_float64(change, (x, y), {})
+    assert out.tolist() == [4, 4, 3, 3] and out.dtype == torch.float64
+    assert args[1].tolist() == y.tolist() == [2, 2, 1, 1]
+
+
 def test_a_float_that_a_program_creates_is_widened() -> None:
     """A type that the program names is widened too, and integers stay as they are."""
 

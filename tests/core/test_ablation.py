@@ -1,5 +1,6 @@
 """The ablation steps together give a label, a sentence and the settings that make the run pass."""
 
+import dataclasses
 import json
 
 import pytest
@@ -43,6 +44,17 @@ def test_the_first_backend_that_fails_gives_the_maintainers_label(
     found = backend_ablation(failing_from)
     assert found.label == label
     assert (label in found.sentence) if label else ("`" not in found.sentence)
+
+
+def test_a_backend_that_fails_in_a_different_way_leaves_the_label_open() -> None:
+    """It may be where the failure begins, and the sentence says so; pytorch#193932."""
+    steps = list(backend_ablation(4).steps)
+    steps[2] = dataclasses.replace(steps[2], answer="other")
+    found = ProgramAblation(tuple(steps))
+    assert found.label == ""
+    assert found.sentence.endswith('and in a different way with backend="aot_eager".')
+    unclear = dataclasses.replace(steps[2], answer="unresolved")
+    assert ProgramAblation((*steps[:2], unclear, *steps[3:])).label == "module: inductor"
 
 
 def test_dynamic_false_as_the_cure_is_a_label_of_its_own() -> None:

@@ -79,6 +79,14 @@ CPP_FRAME = Frame("/x/site-packages/torch/_inductor/codegen/cpp.py", "codegen_no
             SOFTMAX,
             "[torch.compile] KeyError: 'buf...' (indexed assignment, softmax)",
         ),
+        (  # the code that runs is that of AOTAutograd, with any backend
+            "exception: kernel-run | RuntimeError: no double backward @"
+            " torch/_functorch/_aot_autograd/runtime_wrappers.py:backward",
+            "kernel-run",
+            Observation(),
+            "",
+            "[aot] RuntimeError: no double backward in backward",
+        ),
         (  # the backend is a wrapper of torch, which Dynamo has
             "exception: backend | AssertionError: first @ torch/_dynamo/backends/distributed.py:f",
             "backend",
@@ -108,6 +116,9 @@ def test_the_first_sentence_has_the_error() -> None:
     """It names the innermost exception and what the compiler did."""
     raised = Raised((Link("KeyError", "'buf1'"),))
     verdict = Verdict("exception", "codegen", "KeyError", "it was raised")
+    exported = Verdict("exception", "export", "KeyError", "it was raised")
+    sentence = issue_title.first_sentence(exported, Observation(raised=raised))
+    assert sentence.startswith("`torch.export` raises `KeyError: 'buf1'`")
     assert (
         issue_title.first_sentence(verdict, Observation(raised=raised))
         == "`torch.compile` raises `KeyError: 'buf1'` while generating code."

@@ -16,6 +16,7 @@ from reprokit.core.judge import same_failure
 from reprokit.core.records.dumps import Link, Raised
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Answer, Missing, Observation
+from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.minimize import locate
 from reprokit.host.minimize.minimize_result import MinimizeResult
@@ -50,6 +51,19 @@ def state_of(
 ) -> State:
     state = State(request, run_dir, Callbacks(lambda text: None), StudyTools(), outcome=ENDED)
     return dataclasses.replace(state, verdict=verdict, **more)
+
+
+@pytest.mark.parametrize("world_size", [0, 1, 2])
+def test_a_rank_is_not_run_without_the_others(
+    world_size: int, run_dir: run_directory.RunDir
+) -> None:
+    """A copy of it alone would end because it has no rank."""
+    seen = Observation(
+        is_command=True, world_size=world_size, graphs=(GraphRecord(0, "dynamo", "0/0", 1),)
+    )
+    own = Verdict("error-in-eager", "eager", "RuntimeError", "It was raised.")
+    state = state_of(run_dir, COMMAND, own, seen=seen)
+    assert study_steps.failed_by_itself(state) is (world_size < 2)
 
 
 @pytest.mark.parametrize("wrong", [1, None])

@@ -256,12 +256,21 @@ class Ablation:
         itself has the failure.
         """
         first = self.first_failing
-        if self.own or self.responsible != "torch" or first is None:
+        if self.own or self.responsible != "torch" or first is None or self.fails_differently:
             return ""
         is_entry = first in ENTRIES
         if not is_entry and self.answer_of("dynamic=False") == same_failure.PASSES:
             return "module: dynamic shapes"
         return LABELS.get(first.part, "")
+
+    @property
+    def fails_differently(self) -> tuple[str, ...]:
+        """The backends with less work than the first failing one, with which the program fails in
+        a different way, so that it is not known where the failure begins.
+        """
+        first = self.first_failing
+        before = BACKENDS[1 : BACKENDS.index(first)] if first in BACKENDS else ()
+        return tuple(v.name for v in before if self.answer_of(v.name) == same_failure.OTHER)
 
     @property
     def cures(self) -> tuple[str, ...]:
@@ -305,6 +314,8 @@ class Ablation:
             before = ["torch.compile"]
         text = f"{self.it} fails with {first.name}"
         text += f" and passes with {_and(before)}" if before else ""
+        if self.fails_differently:
+            text += f", and in a different way with {_and([*self.fails_differently])}"
         text += f"; it passes {OWN_PASSES.name}" if self.own == "passes" else ""
         text += f", so its label is `{self.label}`" if self.label else ""
         text += f"; {self.blamed}" if self.blamed else ""

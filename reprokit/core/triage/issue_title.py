@@ -32,8 +32,9 @@ _MODULES = {
 _PARTS = {"dynamo": "dynamo", "aot": "aot", "decompositions": "decomp", "inductor": "inductor"}
 """The part of the first failing ablation step -> the same."""
 _FOLDERS = {"torch/_dynamo/": "dynamo", "torch/_functorch/": "aot"}
-"""The folder of a failure while the backend is called -> the same. Such a backend can be a wrapper,
-such as that of DistributedDataParallel; other failures are those of Inductor.
+"""The folder of a failure while the backend is called, or while compiled code runs -> the same.
+Such a backend can be a wrapper, such as that of DistributedDataParallel, and such code can be of
+AOTAutograd. Other failures are those of Inductor.
 """
 _ENTRIES = {
     entry_programs.AOTINDUCTOR: "AOTInductor",
@@ -85,7 +86,8 @@ def first_sentence(verdict: Verdict, seen: Observation) -> str:
     name = root.type.removeprefix("builtins.").rpartition(".")[2]
     error = f"{name}: {_shorten(message, 200)}" if message else name
     shown = error.replace("`", "'")
-    entered = _ENTRIES.get(seen.entry, "`torch.compile`")
+    usual = entry_programs.EXPORT if verdict.phase == "export" else ""
+    entered = _ENTRIES.get(seen.entry or usual, "`torch.compile`")
     return f"{entered} raises `{shown}`{_while_in(verdict.phase)}."
 
 
@@ -160,8 +162,10 @@ def _modules(verdict: Verdict, identity: Identity, seen: Observation) -> list[st
     part = _PARTS.get(seen.failing_part, "")
     phase = verdict.phase or ""
     name = next((module for module, phases in _MODULES.items() if phase in phases), "")
+    folder = next((f for f in _FOLDERS if identity.place.startswith(f)), "")
+    if phase == "kernel-run":
+        name = _FOLDERS.get(folder, name)
     if phase == "backend":
-        folder = next((f for f in _FOLDERS if identity.place.startswith(f)), "")
         # with a backend of the program, it is not Inductor that was called
         name = _FOLDERS.get(folder, "" if seen.own_backend else name)
     if seen.kernel or name in ("triton", "distributed"):
