@@ -18,6 +18,7 @@ from reprokit.core.shared import result_comparison
 from reprokit.core.shared.contract import result_events
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.result_comparison import Comparison, Difference
+from reprokit.host.report import users_line
 
 WRONG = Difference(
     0, "output", "values", "compiled", "1.0", "2.0", "1.0", (3,), 2, 24, 1.0, 0.1, 1.0
@@ -250,3 +251,22 @@ def test_a_comparison_is_restored_and_damage_is_left_out() -> None:
         .index
         == ()
     )
+
+
+def test_the_exception_of_a_spawned_process_is_named() -> None:
+    """``torch.multiprocessing.spawn`` has its traceback in the message, after two empty lines."""
+    text = (
+        "\n\n-- Process 0 terminated with the following error:\n"
+        "Traceback (most recent call last):\n"
+        '  File "/env/site-packages/torch/multiprocessing/spawn.py", line 87, in _wrap\n'
+        "    fn(i, *args)\n"
+        '  File "/home/bob/train.py", line 8, in worker\n    gather(x)\n'
+        "RuntimeError: invalid tensor size\n"
+    )
+    link = Link("torch.multiprocessing.spawn.ProcessRaisedException", text, OWN)
+    raised = Raised((link,), "uncaught")
+    seen = dataclasses.replace(HEALTHY, is_command=True, exit_status=1, raised=raised)
+    verdict = judge_run(seen)
+    assert ": RuntimeError: invalid tensor size" in verdict.reason
+    place = users_line.find_users_line(verdict, seen)
+    assert place == "/home/bob/train.py:8 in worker"

@@ -267,8 +267,12 @@ def _eager_fails(seen: Observation) -> Verdict | None:
 
 
 def _with_message_of_worker(text: str, raised: Raised | None) -> str:
-    """Add to ``Caught KeyError in DataLoader worker process 0.`` what that exception says."""
+    """Add to ``Caught KeyError in DataLoader worker process 0.`` what that exception says, and
+    replace the head of a traceback by the exception of the process.
+    """
     inner = python_traceback.raised_in_worker(fr.root_cause(raised)) if raised is not None else None
+    if inner is not None and text.startswith("Traceback"):
+        return f"{inner.type}: {location.first_line(inner)}"
     if inner is None or "Caught " not in text:
         return text
     return f"{text.rstrip('.')}: {location.first_line(inner)}"

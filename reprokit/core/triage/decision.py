@@ -55,8 +55,10 @@ def decide(verdict: Verdict, known: Sequence[KnownMatch]) -> Decision:
     best = known[0] if known else None
     if best is None or not best.entry.url:
         return Decision(NEW_ISSUE)
-    if best.how in known_failures.MAYBE:
-        return Decision(NEW_ISSUE, similar=known_failures.issues_of_best(known))
+    alike = known_failures.issues_of_best(known)
+    is_one_of = best.how != known_failures.SAME and alike != best.entry.issue
+    if best.how in known_failures.MAYBE or is_one_of:
+        return Decision(NEW_ISSUE, similar=alike)
     avoids = "; ".join(best.entry.workaround.splitlines())
     if best.how == known_failures.SAME:
         url = f"{best.entry.url}#issue-comment-box"

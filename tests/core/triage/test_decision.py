@@ -18,6 +18,7 @@ SAME = KnownMatch(ENTRY, "same", 1.0)
 LIKELY = KnownMatch(ENTRY, "likely", 0.93)
 SIMILAR = KnownMatch(ENTRY, "similar", 0.8)
 OTHER = KnownMatch(dataclasses.replace(ENTRY, issue="pytorch/pytorch#8"), "similar", 0.8)
+LIKELY_TOO = KnownMatch(OTHER.entry, "likely", 0.93)
 LESS = KnownMatch(ENTRY, "similar", 0.7)
 
 
@@ -37,6 +38,7 @@ def test_a_known_failure_gets_a_comment() -> None:
         ([SIMILAR, LESS], "", ENTRY.issue),
         ([SIMILAR, OTHER, LESS], "", f"{ENTRY.issue}, pytorch/pytorch#8"),
         ([LIKELY], ENTRY.issue, ""),
+        ([LIKELY, LIKELY_TOO], "", f"{ENTRY.issue}, pytorch/pytorch#8"),
     ],
 )
 def test_other_failures_of_torch_get_a_new_issue(

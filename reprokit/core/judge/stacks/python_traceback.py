@@ -74,10 +74,13 @@ def parse_traceback(text: str) -> Raised | None:
 
 
 def raised_in_worker(link: Link) -> Link | None:
-    """Return the exception of a worker process that torch raised again, such as one of DataLoader;
-    None for any other. Torch has its traceback in the message (``torch/_utils.py``).
+    """Return the exception of a worker process that torch raised again, such as one of DataLoader
+    or of ``torch.multiprocessing.spawn``; None for any other. Torch has its traceback in the message
+    (``torch/_utils.py``, ``torch/multiprocessing/spawn.py``).
     """
     _, header, rest = link.message.partition(f"\nOriginal {HEADER}")
+    if not header:
+        _, header, rest = link.message.partition(f"terminated with the following error:\n{HEADER}")
     raised = parse_traceback(f"{HEADER}{rest}") if header else None
     return raised.chain[0] if raised is not None else None
 
