@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.utils import _traceback as torchs_traceback
 
-from reprokit.agent.record import graph_recorder, process_start
+from reprokit.agent.record import exceptions, graph_recorder, process_start
 from reprokit.agent.torch_hooks import cudagraph_hooks, recompile_hooks, stop_after_phase
 from reprokit.core.records.recompiles import graph_breaks
 from reprokit.core.shared.contract.event_base import Event
@@ -220,3 +220,27 @@ def test_the_hints_of_a_long_message_are_journaled(journaled: list[Event]) -> No
     (event,) = journaled
     assert isinstance(event, GraphBreakFound)
     assert graph_breaks([event])[0].hints == ("This graph break is fundamental",)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_printed_traceback_has_no_frame_of_a_hook(is_own: bool) -> None:
+    """Those of the cause have none either. An error of the agent itself keeps its frames."""
+    hook = compile("def hook(real):\n    real()\n", exceptions.__file__, "exec")
+    names: dict[str, Any] = {}
+    exec(hook, names)
+
+    def fail() -> None:
+        raise ValueError("program")
+
+    def fail_with_cause() -> None:
+        try:
+            names["hook"](fail)
+        except ValueError as cause:
+            raise RuntimeError("wrapped") from cause
+
+    with pytest.raises((RuntimeError, TypeError)) as caught:
+        names["hook"](None if is_own else fail_with_cause)
+    exceptions.hide_agent(caught.value)
+    text = "".join(traceback.format_exception(caught.value))
+    assert ("in hook" in text) is is_own
+    assert is_own or ("in fail_with_cause" in text and "in fail\n" in text)

@@ -215,3 +215,4 @@ def test_the_error_of_a_user(text: str, status: int, facts: list[str], tmp_path:
         assert fact in done.out[at:], f"{fact!r} is not in its place:\n{done.out}"
         at = done.out.index(fact, at)
     assert "caused by  torch" not in done.out
+    assert "/_reprokit/" not in done.err  # the program prints its traceback as without reprokit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 
 from ...core.shared import cuts
@@ -10,6 +11,7 @@ from ...core.shared.contract.event_base import ChainLink
 _HEAD_CHARS, _TAIL_CHARS = 24_000, 8_000
 """The parts of a longer message that are kept."""
 _MAX_FRAMES, _MAX_LINKS = 400, 12
+_AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
 def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
@@ -33,6 +35,35 @@ def describe_exception(error: BaseException) -> tuple[ChainLink, ...]:
         inner = getattr(current, "inner_exception", None)
         current = inner if isinstance(inner, BaseException) else current.__cause__
     return tuple(chain)
+
+
+def hide_agent(error: BaseException) -> TracebackType | None:
+    """Remove the frames of the agent's hooks from the tracebacks of an exception that is printed,
+    and return its own one. An exception that the agent itself raised keeps them.
+    """
+    links = [error]
+    for link in links:
+        link.__traceback__ = _without_agent(link.__traceback__)
+        more = (link.__cause__, link.__context__)
+        links += [one for one in more if one is not None and all(one is not had for had in links)]
+    return error.__traceback__
+
+
+def _without_agent(trace: TracebackType | None) -> TracebackType | None:
+    rows: list[TracebackType] = []
+    while trace is not None:
+        rows.append(trace)
+        trace = trace.tb_next
+    if rows and _is_agents(rows[-1]):
+        return rows[0]
+    kept = [row for row in rows if not _is_agents(row)]
+    for row, following in zip(kept, [*kept[1:], None], strict=True):
+        row.tb_next = following
+    return kept[0] if kept else None
+
+
+def _is_agents(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(_AGENT)
 
 
 def _text(error: BaseException) -> str:

@@ -147,6 +147,7 @@ def _journal_exceptions() -> None:
                     chain=exceptions.describe_exception(error.with_traceback(trace)),
                 )
             )
+            trace = exceptions.hide_agent(error)
         real(kind, error, trace)
 
     sys.excepthook = excepthook
@@ -160,6 +161,7 @@ def _journal_exceptions() -> None:
                         where="thread", chain=exceptions.describe_exception(args.exc_value)
                     )
                 )
+                exceptions.hide_agent(args.exc_value)
         real_of_threads(args)
 
     threading.excepthook = thread_excepthook
