@@ -12,13 +12,16 @@ from reprokit.core.judge.signature import sign_verdict
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records import journal_reader
 from reprokit.core.records.dumps import Frame, Link, Raised
+from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.rank_graphs import GraphRecord
 from reprokit.core.shared import result_comparison
 from reprokit.core.shared.contract import result_events
+from reprokit.core.shared.contract.events import Progress
 from reprokit.core.shared.contract.serialize import to_json
 from reprokit.core.shared.result_comparison import Comparison, Difference
 from reprokit.host.report import users_line
+from reprokit.host.run.observation_reader import Journals
 
 WRONG = Difference(
     0, "output", "values", "compiled", "1.0", "2.0", "1.0", (3,), 2, 24, 1.0, 0.1, 1.0
@@ -270,3 +273,22 @@ def test_the_exception_of_a_spawned_process_is_named() -> None:
     assert ": RuntimeError: invalid tensor size" in verdict.reason
     place = users_line.find_users_line(verdict, seen)
     assert place == "/home/bob/train.py:8 in worker"
+
+
+@pytest.mark.parametrize(
+    ("kind", "cids", "is_named"),
+    [
+        ("wrong-result", ("0/0", "0/1"), True),
+        ("wrong-result", ("0/0", "1/0"), False),
+        ("exception", ("0/0", "1/0"), True),
+    ],
+)
+def test_a_function_is_named_only_if_the_failure_is_about_it(
+    kind: str, cids: tuple[str, ...], is_named: bool
+) -> None:
+    """Of several compiled functions, the last one need not be the one with the wrong result."""
+    journals = Journals({1: [Progress(unit="line", where="/home/bob/a.py:3 in good")]}, 0, {})
+    graphs = tuple(GraphRecord(n, "dynamo", cid, 3) for n, cid in enumerate(cids))
+    seen = Observation(graphs=graphs)
+    found = users_line.find_compiled_function(journals, Verdict(kind, "aot", None, ""), seen)
+    assert found == ("good in /home/bob/a.py" if is_named else "")

@@ -226,7 +226,9 @@ def _report_head(
 
     return {
         "users_line": shown(own_line),
-        "compiling": shown(users_line.find_compiled_function(capture.journals)),
+        "compiling": shown(
+            users_line.find_compiled_function(capture.journals, capture.verdict, capture.seen)
+        ),
         "program": {
             "file": file if program.text else "",
             "text": program.text,

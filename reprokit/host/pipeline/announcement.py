@@ -17,7 +17,7 @@ def announcement_of(state: State) -> list[str]:
     lines = [headline.headline(state.verdict)[0]]
     if place := users_line.find_users_line(state.verdict, state.seen):
         lines.append(f"    your line: {place}")
-    elif function := users_line.find_compiled_function(state.journals):
+    elif function := users_line.find_compiled_function(state.journals, state.verdict, state.seen):
         lines.append(f"    compiling: {function}")
     return [*lines, f"    next: {'; '.join(steps)}; Ctrl-C ends this early"]
 

@@ -155,7 +155,7 @@ def capture_result_of(state: State) -> CaptureResult:
         state.phases,
     )
     captured.users_line = users_line.find_users_line(state.verdict, state.seen)
-    captured.compiling = users_line.find_compiled_function(journals)
+    captured.compiling = users_line.find_compiled_function(journals, state.verdict, state.seen)
     captured.total_s = time.monotonic() - state.began
     captured.versions = versions_of(journals, state.environment)
     is_known = state.request.target.kind in ("zoo", "hf")

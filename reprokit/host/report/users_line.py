@@ -11,6 +11,7 @@ from reprokit.core.judge.stacks import evidence, python_traceback
 from reprokit.core.judge.stacks import frames as fr
 from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.events import Progress
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files, host_log
@@ -63,13 +64,16 @@ def _own_of_worker(seen: Observation) -> ownership.CodePlace | None:
     return ownership.innermost_own(inner.frames) if inner is not None else None
 
 
-def find_compiled_function(journals: Journals) -> str:
+def find_compiled_function(journals: Journals, verdict: Verdict, seen: Observation) -> str:
     """Return the function of the user that Dynamo traced last, as ``NAME in FILE``; empty without
-    one.
+    one, and if a failure that ends no compile may be about a different one.
 
     Dynamo traces the user's code, so the stack of a failure after it has no frame of that code.
     """
     traced = [e.where for e in journals.events_of_type(Progress) if e.unit == "line"]
+    frames = {graph.cid.partition("/")[0] for graph in seen.graphs if graph.level == "dynamo"}
+    if kind_named(verdict.kind).is_silent and len(frames) > 1:
+        return ""
     for where in reversed(traced):
         match = _PLACE.match(where)
         if match and match["function"] and ownership.is_own(match["file"]):
