@@ -67,7 +67,7 @@ def check_without_compile(
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
         compiled = _run_until_alike(runner, seen)
     copy = f"{'a' if isolation.is_open else 'an isolated'} copy"
-    is_killed = exit_signal.signal_of(compiled.seen) is not None
+    is_killed = _is_killed(compiled)
     if not (_has_wrong_result(compiled) or is_killed or ended_alike(seen, compiled.seen)):
         end = f"ended in a different way: {follow_up.describe_end(compiled.seen)}"
         if compiled.verdict.kind == "ok":
@@ -95,10 +95,15 @@ def _run_until_alike(runner: run_ablation.AblationRunner, seen: Observation) -> 
     """
     for left in reversed(range(MAX_KILLED_RUNS)):
         compiled = runner.run_variant(AS_IT_SAYS)
-        is_killed = exit_signal.signal_of(compiled.seen) is not None
-        if not (left and is_killed) or ended_alike(seen, compiled.seen):
+        if not (left and _is_killed(compiled)) or ended_alike(seen, compiled.seen):
             break
     return compiled
+
+
+def _is_killed(result: CandidateResult) -> bool:
+    """Return whether a signal killed a run, which reprokit did not send at a deadline."""
+    seen = result.seen
+    return exit_signal.signal_of(seen) is not None and not (seen.is_timed_out or seen.is_stalled)
 
 
 def _has_wrong_result(compiled: CandidateResult) -> bool:
