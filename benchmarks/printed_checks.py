@@ -133,8 +133,8 @@ def _check_known(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) 
         answers = [check_issue(drafted, claim, {"issue": issue}) for issue in check["issues"]]
         return TRUE if TRUE in answers else UNCHECKED
     if drafted.entry is not None and drafted.entry.issue.startswith("hunt#"):  # no public issue
-        name = check.get("title", "").removeprefix("similar to ").partition(":")[0]
-        return as_answer(name in ("", drafted.entry.issue))
+        named = re.findall(r"hunt#\d+", check.get("title", drafted.entry.issue))
+        return as_answer(drafted.entry.issue in named)
     if drafted.entry is not None:
         return FALSE
     title = json.loads((drafted.run_dir / "pack" / "signature.json").read_text())["title"]

@@ -193,8 +193,10 @@ def _known(captured: CaptureResult) -> list[Row]:
         about = "; ".join(filter(None, (entry.state.replace("unknown", ""), entry.versions)))
         issues = known_failures.issues_of_best(matches)
         text = f"{HOW[best.how]}{issues}: {entry.title} ({about})"
-        if best.how == known_failures.FAMILY and issues != entry.issue:
+        if issues != entry.issue and best.how == known_failures.FAMILY:
             text = f"one of a family ({issues}): {best.shared[0]}"
+        elif issues != entry.issue and best.shared:
+            text = f"{HOW[best.how]}{issues}: {best.shared[0]}"
         rows.append(("known", text))
         if best.how not in known_failures.MAYBE:
             avoids = "; ".join(entry.workaround.splitlines())
