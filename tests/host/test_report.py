@@ -494,6 +494,11 @@ def test_what_avoids_the_failure_is_sorted_by_the_size_of_the_change() -> None:
         ("dynamic=False", "switches", "other"),
         ("no fusion", "switches", "passes"),
     ]
+    named, moved = "torch._dynamo.config.allow_rnn = True", "`h = f(x)` moved before the function"
+    changes = [("full", "switches", "passes"), (moved, "changes", "passes")]
+    changes += [(named, "switches", "passes"), ("a = 1", "changes", "passes")]
+    steps = [{"name": n, "group": g, "answer": a} for n, g, a in changes]
+    assert report_head.ways_to_avoid({"steps": steps}, "") == ["a = 1", named, moved, "full"]
     steps = [{"name": n, "group": g, "answer": a} for n, g, a in rows]
     ways = report_head.ways_to_avoid({"steps": steps}, "passes")
     assert ways == ["no fusion", 'backend="aot_eager"', 'backend="eager"', "no torch.compile"]

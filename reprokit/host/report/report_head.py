@@ -22,14 +22,15 @@ MAX_AVOIDING = 8
 def ways_to_avoid(ablation: Mapping[str, Any], eager: str) -> list[str]:
     """Return the ablation steps that pass, the smallest change first.
 
-    Changed lines of the program come first, then modes and switches, then backends, of which the
-    one that does most comes first. A higher limit is the last of the switches, because the program
-    still compiles as often. ``eager`` is the result without torch.compile, which counts if no step
-    ran.
+    Changed lines of the program come first, then settings of Dynamo that its message names, a
+    statement that is moved out of the compiled function, other modes and switches, and backends, of
+    which the one that does most comes first. A higher limit is the last of the switches, because
+    the program still compiles as often. ``eager`` is the result without torch.compile, which counts
+    if no step ran.
     """
     passing = [s for s in ablation.get("steps", ()) if s["answer"] == same_failure.PASSES]
     switches = [s for s in passing if s["group"] != "backends"]
-    switches.sort(key=lambda s: (s["name"] == HIGHER_LIMIT.name, s["group"] != CHANGES))
+    switches.sort(key=lambda s: (s["name"] == HIGHER_LIMIT.name, _size_of_change(s)))
     backends = [s["name"] for s in passing if s["group"] == "backends"]
     limit = f"{HIGHER_LIMIT.name} (only the limit)"
     names = [limit if s["name"] == HIGHER_LIMIT.name else s["name"] for s in switches]
@@ -37,6 +38,13 @@ def ways_to_avoid(ablation: Mapping[str, Any], eager: str) -> list[str]:
     if not names and eager == "passes":
         names = [WITHOUT_COMPILE]
     return names[:MAX_AVOIDING]
+
+
+def _size_of_change(step: Mapping[str, Any]) -> int:
+    is_moved = " moved before " in step["name"] or " moved after " in step["name"]
+    if step["group"] == CHANGES:
+        return 2 if is_moved else 0
+    return 1 if step["name"].startswith("torch._dynamo.config.") else 3
 
 
 def known_versions(facts: Mapping[str, Any]) -> list[Version]:
