@@ -209,3 +209,14 @@ def test_a_recorded_exception_and_a_stack() -> None:
         '  File "train.py", line 3, in main',
         '  File "torch/_inductor/codegen/cpp.py", line 5904, in codegen_node',
     ]
+
+
+def test_a_message_that_quotes_the_program_has_no_path_of_the_machine() -> None:
+    """Dynamo and AOTAutograd append the user's lines to the message."""
+    text = (
+        'Traceback (most recent call last):\n  File "/env/site-packages/torch/_ops.py", line 1, in f\n'
+        "    g()\nRuntimeError: aliasing\nOriginal traceback:\n"
+        '  File "/work/o/run-001/minimize/proof/alone/repro.py", line 13, in repro\n    return f(x)\n'
+    )
+    short = python_traceback.shorten_traceback(text, "repro.py")
+    assert '  File "repro.py", line 13, in repro' in short and "/work" not in short

@@ -48,13 +48,17 @@ def shorten_traceback(text: str, program: str = "", max_frames: int = MAX_FRAMES
     """Return the last traceback in ``text``, such as the stderr of a program; empty without one.
 
     It has the innermost ``max_frames`` frames of packages, whose files are relative to
-    ``site-packages``. A frame in the file ``program`` is kept if there is no frame of a package.
+    ``site-packages``. A frame in the file ``program`` is kept if there is no frame of a package. A
+    message that quotes the program's lines has only the name of this file.
     """
     text = fr.without_ranks(text)
     start = text.rfind(HEADER)
     if start < 0:
         return ""
     entries, message, before = _read(text[start + len(HEADER) :])
+    if program:
+        path = re.compile(rf'(?<=File ")[^"]*/{re.escape(program)}(?=")')
+        message = [path.sub(program, row) for row in message]
     return _render(entries, message, program, max_frames, before)
 
 
