@@ -347,3 +347,20 @@ def test_a_template_escapes_every_value() -> None:
         for p in folder.rglob("*.md.j2")
         if "safe" in p.read_text() or "autoescape" in p.read_text()
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("at index [0, 1, 7]: eager gives 1", "at index `[0, 1, 7]`: eager gives 1"),
+        (
+            "<built-in function getitem> is no overload",
+            "`<built-in function getitem>` is no overload",
+        ),
+        ("a[0] and b", "`a[0]` and b"),
+        ("an open [ and some words", "an open `[` and some words"),
+    ],
+)
+def test_words_in_brackets_are_one_code_span(text: str, line: str) -> None:
+    """Each word would be code of its own, and the words between would not."""
+    assert markdown.escape_line(text) == line

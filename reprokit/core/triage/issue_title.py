@@ -154,7 +154,7 @@ class _Operations(ast.NodeVisitor):
         if "ops" in words:  # torch.ops.aten.add.Tensor
             place = words.index("ops")
             words = words[place - 2 : place - 1]
-        if words and words[0] not in _INPUTS:
+        if words and words[0] not in _INPUTS and not words[0].startswith("_"):
             self.names.append(words[0])
 
 

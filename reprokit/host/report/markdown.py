@@ -26,6 +26,7 @@ _LIVE = re.compile(
 )
 _ALONE = frozenset("@#&*~$_<>")
 """Words that are not markup between spaces."""
+MAX_BRACKET_WORDS = 12
 _FIRST = re.compile(r"[-+=#>*~_|:]+|>.*|\d{1,9}[.)]")
 """A first word that starts a heading, a list, a quotation or a rule."""
 _START = re.compile(
@@ -58,14 +59,30 @@ def _words(text: str, is_start: bool) -> str:
     """Return the words of a text, with code spans for words that GitHub could change."""
     parts: list[str] = []
     pending: list[str] = []  # words that become one code span
-    for place, word in enumerate(text.split(" ")):
+    words, last = text.split(" "), -1
+    for place, word in enumerate(words):
         is_first = is_start and not place and _FIRST.fullmatch(word)
         is_live = is_first or (word not in _ALONE and (_LIVE.search(word) or word.endswith(">")))
+        if is_live:
+            last = max(last, _end_of_bracket(words, place))
+        is_live = is_live or place <= last
         if pending and not is_live:
             parts.append(_span(pending))
             pending = []
         (pending if is_live else parts).append(word)
     return " ".join([*parts, _span(pending)] if pending else parts)
+
+
+def _end_of_bracket(words: list[str], first: int) -> int:
+    """Return the index of the word that closes a bracket that a word opens, as in ``[0, 1]``; that
+    of the word itself if it opens none, or none of the next words closes it.
+    """
+    depth = 0
+    for place, word in enumerate(words[first : first + MAX_BRACKET_WORDS], first):
+        depth += sum(map(word.count, "[<")) - sum(map(word.count, "]>"))
+        if depth <= 0:
+            return place
+    return first
 
 
 def _span(words: list[str]) -> str:
