@@ -180,6 +180,14 @@ def test_arguments_that_share_memory_share_it_in_float64() -> None:
     assert args[1].tolist() == y.tolist() == [2, 2, 1, 1]
 
 
+def test_rows_of_a_large_tensor_are_widened_alone() -> None:
+    """The rest of the tensor may be a whole data set, and is not copied."""
+    data = torch.ones(1_000, 4)
+    out, args, _ = float64.call_in_float64(torch.add, (data[0], data[999]), {})
+    assert out.dtype == torch.float64
+    assert [arg.untyped_storage().nbytes() for arg in args] == [32, 32]
+
+
 def test_a_float_that_a_program_creates_is_widened() -> None:
     """A type that the program names is widened too, and integers stay as they are."""
 

@@ -64,15 +64,32 @@ def _pairs_of_shared(leaves: list[Any]) -> dict[int, tuple[torch.Tensor, torch.T
             shared.setdefault((memory, leaf.dtype), {})[id(leaf)] = leaf
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for group in shared.values():
-        if len(group) < 2:
-            continue
-        first = next(iter(group.values()))
-        count = first.untyped_storage().nbytes() // first.element_size()
-        whole = first.as_strided((count,), (1,), 0).to(_wide_dtype(first))
-        for key, leaf in group.items():
-            wide = whole.as_strided(leaf.size(), leaf.stride(), leaf.storage_offset())
-            pairs[key] = leaf, wide
+        for begin, end, leaves in _overlapping(list(group.values())):
+            if len(leaves) < 2:
+                continue
+            whole = leaves[0].as_strided((end - begin,), (1,), begin).to(_wide_dtype(leaves[0]))
+            for leaf in leaves:
+                offset = leaf.storage_offset() - begin
+                pairs[id(leaf)] = leaf, whole.as_strided(leaf.size(), leaf.stride(), offset)
     return pairs
+
+
+def _overlapping(tensors: list[torch.Tensor]) -> list[tuple[int, int, list[torch.Tensor]]]:
+    """Return groups of tensors of one storage whose elements may overlap, each with the first of
+    these elements and the one after the last. Rows of a large tensor are groups of their own.
+    """
+    groups: list[tuple[int, int, list[torch.Tensor]]] = []
+    filled = [tensor for tensor in tensors if tensor.numel()]
+    for tensor in sorted(filled, key=lambda one: int(one.storage_offset())):
+        sizes = zip(tensor.size(), tensor.stride(), strict=True)
+        begin = int(tensor.storage_offset())
+        end = begin + 1 + sum(int((size - 1) * stride) for size, stride in sizes)
+        if groups and begin < groups[-1][1]:
+            first, last, had = groups[-1]
+            groups[-1] = first, max(last, end), [*had, tensor]
+        else:
+            groups.append((begin, end, [tensor]))
+    return groups
 
 
 def _is_narrow(leaf: Any) -> bool:
