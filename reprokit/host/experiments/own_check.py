@@ -22,7 +22,7 @@ from reprokit.core.records.process_state import describe_exit
 from reprokit.core.shared import cuts
 from reprokit.core.shared.contract.probe_messages import Isolation
 from reprokit.core.shared.result_comparison import MISSING, NOTHING
-from reprokit.host.experiments import follow_up, run_ablation
+from reprokit.host.experiments import follow_up, run_ablation, sanitized_run
 from reprokit.host.experiments.eager_vs_compiled import raised_alike
 from reprokit.host.probe.candidate import CandidateResult, probe_limits_for
 from reprokit.host.probe.client import ProbeServer
@@ -65,7 +65,7 @@ def check_without_compile(
                 way = "without torch.compile, a copy of the program ended in a different way"
                 return dataclasses.replace(seen, eager_detail=f"{way}: {detail}")
             return dataclasses.replace(seen, eager="fails", eager_detail=detail)
-        compiled = _run_until_alike(runner, seen)
+        compiled = _run_as_it_says(runner)
     copy = f"{'a' if isolation.is_open else 'an isolated'} copy"
     is_killed = _is_killed(compiled)
     if not (_has_wrong_result(compiled) or is_killed or ended_alike(seen, compiled.seen)):
@@ -87,23 +87,22 @@ def check_without_compile(
     return _with_check(seen, runner)
 
 
-def _run_until_alike(runner: run_ablation.AblationRunner, seen: Observation) -> CandidateResult:
+def _run_as_it_says(runner: run_ablation.AblationRunner) -> CandidateResult:
     """Run the program as it is, and again while a signal kills it; return the last run.
 
     Compiled code that damages the heap fails the program's check in one run, and ends in an abort
     of glibc in the next.
     """
-    for left in reversed(range(MAX_KILLED_RUNS)):
+    for _ in range(MAX_KILLED_RUNS):
         compiled = runner.run_variant(AS_IT_SAYS)
-        if not (left and _is_killed(compiled)) or ended_alike(seen, compiled.seen):
+        if not _is_killed(compiled):
             break
     return compiled
 
 
 def _is_killed(result: CandidateResult) -> bool:
-    """Return whether a signal killed a run, which reprokit did not send at a deadline."""
-    seen = result.seen
-    return exit_signal.signal_of(seen) is not None and not (seen.is_timed_out or seen.is_stalled)
+    """Return whether a run was killed by a signal that its own code causes, and not by a limit."""
+    return exit_signal.signal_of(result.seen) in sanitized_run.SIGNALS
 
 
 def _has_wrong_result(compiled: CandidateResult) -> bool:
