@@ -41,9 +41,8 @@ def ways_to_avoid(ablation: Mapping[str, Any], eager: str) -> list[str]:
 
 
 def _size_of_change(step: Mapping[str, Any]) -> int:
-    is_moved = " moved before " in step["name"] or " moved after " in step["name"]
     if step["group"] == CHANGES:
-        return 2 if is_moved else 0
+        return 2 if "moves" in step.get("overrides", {}) else 0
     return 1 if step["name"].startswith("torch._dynamo.config.") else 3
 
 
