@@ -38,6 +38,9 @@ _CONVERSIONS = ("convert_element_type", "_to_copy", "aten.to.")
 """Parts of the names of operators that convert a tensor."""
 _IN_EAGER = "may result in an error when running in eager"
 """Part of a hint of Dynamo."""
+_MAY_FAIL_IN_EAGER = Responsible(
+    "unknown", ("Dynamo's message says that the line may fail without torch.compile too.",)
+)
 _ASKED_BREAK = re.compile(r"torch\._dynamo\.\w+\(\)|torch\.compiler\.disable")
 
 
@@ -85,8 +88,7 @@ def broken_graph(verdict: Verdict, seen: Observation) -> Responsible | None:
     elif "This graph break is fundamental" in hints:
         why = "Dynamo's message calls this graph break fundamental: it does not trace such a line."
     elif _IN_EAGER in hints:
-        why = "Dynamo's message says that the line may fail without torch.compile too."
-        return Responsible("unknown", (why,))
+        return _MAY_FAIL_IN_EAGER
     else:
         return None
     return Responsible("user", (why,), broken.where)
@@ -99,8 +101,7 @@ def may_fail_in_eager(verdict: Verdict, seen: Observation) -> Responsible | None
     is_open = not (seen.eager or seen.fails_only_with) and verdict.kind == "exception"
     if not is_open or seen.raised is None or _IN_EAGER not in root_cause(seen.raised).message:
         return None
-    why = "Dynamo's message says that the line may fail without torch.compile too."
-    return Responsible("unknown", (why,))
+    return _MAY_FAIL_IN_EAGER
 
 
 def specialized_size(verdict: Verdict, seen: Observation) -> Responsible | None:
