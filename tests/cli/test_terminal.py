@@ -19,6 +19,7 @@ from reprokit.host.system.progress import OperationStatus
 from reprokit.host.watch.watchdog import RunProgress
 
 PROGRAM = "import torch\n\n\ndef repro():\n    return torch.ones(1)\n"
+PROOF = Proof("same", "title", "80e0acb1f040", runs=3, hits=3, digest=program_digest(PROGRAM))
 
 
 def test_an_operation_is_a_line_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +80,7 @@ def captured(folder: Path, kind: str = "exception", **more: object) -> CaptureRe
         folder,
         pack_path=folder / "it.tar.gz",
         repro_path=repro,
+        repro=Repro(PROGRAM, "a recorded graph", PROOF),
         decision=Decision("new issue", url="https://github.com/pytorch/pytorch/issues/new"),
         total_s=95.6,
     )
@@ -98,9 +100,8 @@ def test_a_capture_ends_with_the_repro_and_one_command(
 
 def test_the_repro_of_the_pack_is_described_and_not_the_reduced_program(tmp_path: Path) -> None:
     """A reduced program without a proof is not in the pack; a recorded one with a proof is."""
-    proof = Proof("same", "title", "80e0acb1f040", runs=3, hits=3, digest=program_digest(PROGRAM))
     reduced = MinimizeResult("x = 1\n", proof=Proof("passes", "ok: no phase", ""))
-    result = captured(tmp_path, repro=Repro(PROGRAM, "a recorded graph", proof), minimized=reduced)
+    result = captured(tmp_path, minimized=reduced)
     shown = dict(summary.summary_rows(result))["repro"]
     assert shown.startswith("3 lines, fails in 3 of 3 fresh runs: ")
 

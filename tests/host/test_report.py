@@ -74,7 +74,7 @@ def head_of(text: str = "", file: str = "repro.py") -> ReportHead:
             "issue": "",
             "url": "https://github.com/pytorch/pytorch/issues/new",
             "avoids": "",
-            "similar": "",
+            "similar": [],
             "form": "pytorch/pytorch",
         },
     }
@@ -265,7 +265,7 @@ COMMENTS = "https://github.com/pytorch/pytorch/issues/7#issue-comment-box"
         ),
         ({}, "", "https://github.com/pytorch/pytorch/issues/new", "Open a new issue in pytorch/"),
         (
-            {"similar": "a/b#7"},
+            {"similar": ["a/b#7"]},
             "",
             "https://github.com/pytorch/pytorch/issues/new",
             "Open a new issue in pytorch/",
@@ -274,7 +274,7 @@ COMMENTS = "https://github.com/pytorch/pytorch/issues/7#issue-comment-box"
     ],
 )
 def test_the_decision_is_one_button(
-    decision: dict[str, str], not_filed: str, target: str, words: str, tmp_path: Path
+    decision: dict[str, Any], not_filed: str, target: str, words: str, tmp_path: Path
 ) -> None:
     """Its target is the comments of the known issue, the form of a new one, or the remedies."""
     report = model(tmp_path)
@@ -498,6 +498,7 @@ def test_what_avoids_the_failure_is_sorted_by_the_size_of_the_change() -> None:
     changes = [("full", "switches", "passes"), (moved, "changes", "passes")]
     changes += [(named, "switches", "passes"), ("a = 1", "changes", "passes")]
     steps = [{"name": n, "group": g, "answer": a} for n, g, a in changes]
+    steps[1] = {**steps[1], "overrides": {"moves": {"where": "before"}}}
     assert report_head.ways_to_avoid({"steps": steps}, "") == ["a = 1", named, moved, "full"]
     steps = [{"name": n, "group": g, "answer": a} for n, g, a in rows]
     ways = report_head.ways_to_avoid({"steps": steps}, "passes")

@@ -44,7 +44,7 @@ class DecisionKeys(TypedDict):
     url: Annotated[str, msgspec.Meta(description="the page to open")]
     avoids: Annotated[str, msgspec.Meta(description="what avoids the known failure")]
     similar: Annotated[
-        str, msgspec.Meta(description="OWNER/REPOSITORY#NUMBER of a failure that is only similar")
+        list[str], msgspec.Meta(description="the issues of known failures that are only similar")
     ]
 
 

@@ -27,6 +27,7 @@ from reprokit.host.report import report_head
 from reprokit.host.report.headline import MAX_COLUMNS, cut_at_word, headline
 
 if TYPE_CHECKING:
+    from reprokit.host.minimize.proofs.proven import Repro
     from reprokit.host.pipeline.capture_result import CaptureResult
 
 MAX_LINES = 10
@@ -46,6 +47,7 @@ PARTIES = {
     "unknown": "not known",
 }
 """The words for the parties that are no project."""
+MAX_NAMED = 2
 HOW = {
     known_failures.SAME: "",
     known_failures.LIKELY: "probably ",
@@ -84,8 +86,8 @@ def summary_rows(captured: CaptureResult) -> list[Row]:
     if party := _party(captured):
         rows.append(_cut_row(("caused by", party)))
     rows += map(_cut_row, _known(captured))
-    if captured.repro_path is not None:
-        rows.append(("repro", f"{_about_repro(captured)}: {_shown(captured.repro_path)}"))
+    if captured.repro is not None and captured.repro_path is not None:
+        rows.append(("repro", f"{_about_repro(captured.repro)}: {_shown(captured.repro_path)}"))
     elif captured.unproven and verdict.kind not in ("unknown", "error-in-eager"):
         rows.append(_cut_row(("no repro", captured.unproven)))
     if verdict.kind == "unknown":  # what is missing may be the reason
@@ -192,11 +194,13 @@ def _known(captured: CaptureResult) -> list[Row]:
         best, entry = matches[0], matches[0].entry
         about = "; ".join(filter(None, (entry.state.replace("unknown", ""), entry.versions)))
         issues = known_failures.issues_of_best(matches)
-        text = f"{HOW[best.how]}{issues}: {entry.title} ({about})"
-        if issues != entry.issue and best.how == known_failures.FAMILY:
-            text = f"one of a family ({issues}): {best.shared[0]}"
-        elif issues != entry.issue and best.shared:
-            text = f"{HOW[best.how]}{issues}: {best.shared[0]}"
+        text = f"{HOW[best.how]}{entry.issue}: {entry.title} ({about})"
+        if len(issues) > 1 and best.shared:
+            more = f" and {len(issues) - MAX_NAMED} more" if len(issues) > MAX_NAMED else ""
+            named = ", ".join(issues[:MAX_NAMED]) + more
+            is_family = best.how == known_failures.FAMILY
+            lead = f"one of a family ({named})" if is_family else f"{HOW[best.how]}{named}"
+            text = f"{lead}: {best.shared[0]}"
         rows.append(("known", text))
         if best.how not in known_failures.MAYBE:
             avoids = "; ".join(entry.workaround.splitlines())
@@ -216,10 +220,8 @@ def _known(captured: CaptureResult) -> list[Row]:
     return rows
 
 
-def _about_repro(captured: CaptureResult) -> str:
-    if captured.repro is None:
-        return "proved"
-    proof, lines = captured.repro.proof, count_code_lines(captured.repro.text)
+def _about_repro(repro: Repro) -> str:
+    proof, lines = repro.proof, count_code_lines(repro.text)
     return f"{plural(lines, 'line')}, fails in {proof.hits} of {proof.runs} fresh runs"
 
 

@@ -36,10 +36,8 @@ class Decision:
     """The page to open: the form of a new issue, or the comments of the known one."""
     avoids: str = ""
     """What avoids the known failure, in one line; empty if nothing is known."""
-    similar: str = ""
-    """``OWNER/REPOSITORY#NUMBER`` of each known failure that is most similar, but not shown to be
-    the same; empty if none is.
-    """
+    similar: tuple[str, ...] = ()
+    """The issues of the known failures that are most similar, but not shown to be the same."""
 
 
 UNDECIDED = Decision()
@@ -56,7 +54,7 @@ def decide(verdict: Verdict, known: Sequence[KnownMatch]) -> Decision:
     if best is None or not best.entry.url:
         return Decision(NEW_ISSUE)
     alike = known_failures.issues_of_best(known)
-    is_one_of = best.how != known_failures.SAME and alike != best.entry.issue
+    is_one_of = best.how != known_failures.SAME and len(alike) > 1
     if best.how in known_failures.MAYBE or is_one_of:
         return Decision(NEW_ISSUE, similar=alike)
     avoids = "; ".join(best.entry.workaround.splitlines())

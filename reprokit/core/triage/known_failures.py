@@ -47,7 +47,6 @@ GENERIC_OPERATORS = frozenset(
     " any all constant_pad_nd".split()
 )
 """Operators in most graphs: that a result is wrong there does not show one cause."""
-MAX_NAMED = 2
 MAX_MATCHES = 5
 MIN_WORD_SCORE = 0.5
 FAILS, PASSES = "fails", "passes"
@@ -279,14 +278,10 @@ def find_known_failures(
     return sorted(found, key=lambda match: -match.score)[:MAX_MATCHES]
 
 
-def issues_of_best(matches: Sequence[KnownMatch]) -> str:
-    """Return the issues of the matches that are as good as the first one, and name at most
-    ``MAX_NAMED``.
-    """
+def issues_of_best(matches: Sequence[KnownMatch]) -> tuple[str, ...]:
+    """Return the issues of the matches that are as good as the first one."""
     best = matches[0]
-    alike = [m.entry.issue for m in matches if (m.how, m.score) == (best.how, best.score)]
-    more = f" and {len(alike) - MAX_NAMED} more" if len(alike) > MAX_NAMED else ""
-    return ", ".join(alike[:MAX_NAMED]) + more
+    return tuple(m.entry.issue for m in matches if (m.how, m.score) == (best.how, best.score))
 
 
 def _match(entry: KnownFailure, run: ProvedRun, signature: Signature, traits: Traits) -> KnownMatch:

@@ -134,7 +134,7 @@ class ReportedDecision(TypedDict):
     issue: str
     url: str
     avoids: str
-    similar: str
+    similar: list[str]
     form: str
     """``OWNER/REPOSITORY`` of the issue form; empty if there is nothing to file."""
 

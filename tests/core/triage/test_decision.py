@@ -33,16 +33,16 @@ def test_a_known_failure_gets_a_comment() -> None:
 @pytest.mark.parametrize(
     ("known", "issue", "similar"),
     [
-        ([], "", ""),
-        ([SIMILAR], "", ENTRY.issue),
-        ([SIMILAR, LESS], "", ENTRY.issue),
-        ([SIMILAR, OTHER, LESS], "", f"{ENTRY.issue}, pytorch/pytorch#8"),
-        ([LIKELY], ENTRY.issue, ""),
-        ([LIKELY, LIKELY_TOO], "", f"{ENTRY.issue}, pytorch/pytorch#8"),
+        ([], "", ()),
+        ([SIMILAR], "", (ENTRY.issue,)),
+        ([SIMILAR, LESS], "", (ENTRY.issue,)),
+        ([SIMILAR, OTHER, LESS], "", (ENTRY.issue, "pytorch/pytorch#8")),
+        ([LIKELY], ENTRY.issue, ()),
+        ([LIKELY, LIKELY_TOO], "", (ENTRY.issue, "pytorch/pytorch#8")),
     ],
 )
 def test_other_failures_of_torch_get_a_new_issue(
-    known: list[KnownMatch], issue: str, similar: str
+    known: list[KnownMatch], issue: str, similar: tuple[str, ...]
 ) -> None:
     """A failure that is probably known, or similar, is named, to be compared first."""
     made = decide(TORCH, known)
