@@ -500,6 +500,7 @@ def attach_to_ranks(factory: pytest.TempPathFactory) -> CallResult:
     [
         "deadlock",
         pytest.param("filelock", marks=pytest.mark.long),
+        pytest.param("join_busy", marks=pytest.mark.long),
         pytest.param("in_thread", marks=pytest.mark.long),
         pytest.param("worker_sleep", marks=pytest.mark.long),
         "cxx_sleep",

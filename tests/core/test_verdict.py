@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
+from reprokit.core.judge.hangs import waiting
 from reprokit.core.judge.stacks.main_process import find_by_stacks
 from reprokit.core.judge.verdict import judge_run
 from reprokit.core.records.dumps import Dump, Fault, Frame, Link, Raised, ThreadStack
 from reprokit.core.records.observation import Observation
-from reprokit.core.records.process_state import Evidence, ProcessState
+from reprokit.core.records.process_state import Evidence, ProcessState, ThreadState
 from reprokit.core.records.rank_graphs import GraphRecord
 
 SITE = "/v/lib/python3.11/site-packages/"
@@ -203,6 +204,35 @@ def test_the_evidence_names_the_facts_of_the_verdict() -> None:
         and "60.0 s" in text
         and "over 2 dumps nothing moved" in text
     )
+
+
+def test_frames_that_moved_between_earlier_dumps_did_not_stay_the_same() -> None:
+    """The last three dumps of a loop may show the same line by chance."""
+    seen = Observation(**DEADLINE, quiet_s=60, dumps=dumps(*map(leaf, "abaaa")))
+    text = " / ".join(judge_run(seen).evidence)
+    assert "nothing moved" not in text and "over 5 dumps 1 frame stayed the same" in text
+
+
+@pytest.mark.parametrize(("inner", "chosen"), [(LOWERING, 0), (USER, 6)])
+def test_a_thread_that_compiles_is_the_working_one(inner: Frame, chosen: int) -> None:
+    """A pass of the compiler waits for a thread of the program, which is busy outside of it. In a
+    program that does not compile, the busy thread is the working one.
+    """
+    lib = "/usr/lib/python3.11/threading.py"
+    wait = (Frame(lib, "Thread._wait_for_tstate_lock", 1139), Frame(lib, "Thread.join", 1119))
+    threads = (
+        ThreadStack(5, "MainThread", (*wait, inner, USER), is_main=True, tid=5),
+        ThreadStack(5, "counter", (USER,), tid=6),
+    )
+    states = (
+        ThreadState(5, "python", "SSS", 0.0, "futex"),
+        ThreadState(6, "counter", "RRR", 1.0),
+    )
+    evidence = Evidence((ProcessState(5, states="RRR", want=1.0, threads=states),))
+    seen = Observation(
+        dumps=(Dump(0, "py-spy", 5, threads),), evidence=evidence, main_pid=5, is_attached=True
+    )
+    assert waiting.choose_stuck_thread(seen).working_tid == chosen
 
 
 def test_a_compiler_exception_that_the_program_wraps_is_the_verdict() -> None:

@@ -101,18 +101,19 @@ def waits_of_tree(seen: Observation) -> tuple[str, ...] | None:
 def choose_stuck_thread(seen: Observation) -> Observation:
     """Return the observation with the thread as its working thread that the program waits for.
 
-    Threads that wait for each other's locks come first. Else it is the main process, or a process
-    that neither is idle nor waits for one of the tree. If its working thread is idle, such as one
-    that accepts connections, it is a thread that is not.
+    Threads that wait for each other's locks come first, then a thread that compiles. Else it is the
+    main process, or a process that neither is idle nor waits for one of the tree. If its working
+    thread is idle, such as one that accepts connections, it is a thread that is not.
     """
     if lock_cycles.find_cycle(seen):
         return choose_cycle(seen)
-    ends = wait_graph.find_stuck(seen)
-    if ends and not phases.is_compiling(seen.open_events):
+    if location.phase_at_work(only_recent(seen))[0] in phases.COMPILE_PHASES:
+        return seen
+    if ends := wait_graph.find_stuck(seen):
         return replace(seen, main_pid=ends[0].pid, working_tid=ends[0].tid)
     seen = _choose_stuck_process(seen)
     process = seen.evidence.process_of_pid(seen.main_pid)
-    if process is None or phases.is_compiling(seen.open_events):
+    if process is None or location.phase_at_work(only_recent(seen))[0] in phases.COMPILE_PHASES:
         return seen
     states = {t.tid: t for t in process.threads}
     threads = next(iter(threads_of(only_recent(seen), process.pid)[-1:]), [])

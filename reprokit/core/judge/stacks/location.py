@@ -13,7 +13,6 @@ from reprokit.core.judge.stacks.evidence import (
     is_same_exception,
     main_stacks,
     stacks_by_tool,
-    still_frames,
 )
 from reprokit.core.judge.stacks.messages import error_of_gpu_kernel, telling_line
 from reprokit.core.judge.stacks.recent_dumps import only_recent, stacks_of
@@ -108,10 +107,11 @@ def motion_evidence(seen: Observation) -> tuple[str, ...]:
         rows.append(
             f"no progress for {seen.quiet_s:.1f} s (limit {seen.quiet_limit_s:.0f} s){last}"
         )
-    stacks = main_stacks(only_recent(seen))
+    # all since the last progress: a loop may be in one place in a few dumps by chance
+    stacks = main_stacks(only_recent(seen, len(seen.dumps)))
     if len(stacks) < 2:
         return tuple(rows)
-    stable = still_frames(seen)
+    stable = fr.stable_part(stacks)
     inner = sorted(
         {fr.show_frame(s[len(s) - len(stable) - 1]) for s in stacks if len(s) > len(stable)}
     )
