@@ -420,5 +420,7 @@ def test_structure_reveals_secrets_that_text_does_not() -> None:
         json.loads(redactor.redact_json_lines(line + "\n{cut")[: -len("\n{cut")])["x"]
         == 'pa"ss at <home>/x\n<email-1> wrote'
     )
+    work = '{"pass": "torch/_inductor/fx_passes/post_grad.py:post_grad_passes"}'
+    assert redactor.redact_json(work) == work.replace("{", "{\n ").replace("}", "\n}")
     assert json.loads(redactor.redact_json('{"a": [1, "/home/bob"]}')) == {"a": [1, "<home>"]}
     assert "bob" not in redactor.redact_json('{"a": "/home/bob')

@@ -34,7 +34,8 @@ ALLOWED_VARIABLES = re.compile(
 )
 """The only environment variables that may enter a pack, by full match."""
 
-_COMPILER_PASS = re.compile(r"[a-z]+(?:[_.-][a-z]+)*")
+_COMPILER_PASS = re.compile(r"[a-z]+(?:[_.-][a-z]+)*|torch/(?:\w+/)*\w+\.py:\w+")
+"""A pass by its name, or by the function of torch that is at work."""
 _PEOPLE = frozenset("user username login host email account User Username Login Host".split())
 """A ``pass`` next to one of these keys is a password; otherwise it may be a pass of a compiler."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.:@+-]{4,200}")
