@@ -265,7 +265,8 @@ def details(verdict: Verdict, signature: Signature, seen: Observation) -> list[C
     rows += [claim(row, verdict, *_checks_of(row)) for row in verdict.path[:MAX_WAITS]]
     answers = [f"{a.question}: {a.answer}" for a in seen.answers if "\n" not in a.answer]
     rows += [claim(row, seen, *_checks_of(row)) for row in answers]
-    rows += [_graphs(seen), _cost(seen)]
+    is_recorded = seen.graphs or seen.recompiled or seen.breaks or not seen.is_attached
+    rows += [*([_graphs(seen)] if is_recorded else []), _cost(seen)]
     rows += [claim(row, verdict, *_checks_of(row)) for row in verdict.evidence]
     rows += [claim(str(row), seen, *_checks_of(str(row))) for row in seen.remarks]
     return rows + [

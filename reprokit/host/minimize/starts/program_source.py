@@ -98,7 +98,10 @@ def find_program_script(
     if script.text:
         return ProgramScript(script.text, "the script that the command ran"), missing
     why = script.why_not or "the target is not one self-contained file"
-    missing.append(Missing(run_names.REPRO_FILE, f"no graph was recorded, and {why}"))
+    why = f"no graph was recorded, and {why}"
+    if request.attached_pid and not journals.events_of_type(Process):
+        why = "an observation from outside records neither graphs nor the program"
+    missing.append(Missing(run_names.REPRO_FILE, why))
     return ProgramScript(), missing
 
 
