@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,11 @@ def test_a_failing_issue_gets_a_comment(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"comment.md", "run-001"}
     inside = {path.name for path in (tmp_path / "out" / "run-001" / "program-1").iterdir()}
     assert inside == {"0-1", "program.py"}
+    written = json.loads((tmp_path / "out" / "run-001" / "scrub.json").read_text())
+    assert {**result, "claims": written["claims"]} == written
+    first = written["claims"][0]
+    assert first["text"].startswith("Still fails with torch ")
+    assert [check["how"] for check in first["checks"]] == ["fails"]
 
 
 @pytest.mark.long

@@ -212,6 +212,11 @@ def test_only_the_reported_failure_is_the_reported_one() -> None:
     assert is_reported(wrapped, "exception", f"RuntimeError: {inner}") is True
     assert is_reported(ReportedFailure("exception"), "exception", "KeyError: 'buf#'") is None
     assert is_reported(ReportedFailure(), "exception", "KeyError: 'buf#'") is None
+    broken = ReportedFailure("exception", "Unsupported", "torch.* op returned non-Tensor")
+    assert is_reported(broken, "graph-break", "torch.* op returned non-Tensor") is True
+    assert is_reported(broken, "graph-break", "Data-dependent branching") is False
+    reached = ReportedFailure("exception", "FailOnRecompileLimitHit", "limit reached")
+    assert is_reported(reached, "recompile-limit", "guard on x.shape[0]") is True
     assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True
     assert is_reported(ReportedFailure("wrong-result"), "nondeterministic", "") is True
 
@@ -262,6 +267,31 @@ def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
     ("reported", "run", "answer"),
     [
         (ReportedFailure("exception", "KeyError", "'buf1'"), RUN, answers.PASSES),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            dataclasses.replace(
+                RUN, errors=("eager: KeyError 1",), errors_in_eager=("eager: KeyError 2",)
+            ),
+            answers.CANNOT_TELL,
+        ),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            dataclasses.replace(RUN, errors=("eager: KeyError 1", "compiled: KeyError")),
+            answers.FAILS,
+        ),
+        (
+            ReportedFailure("exception", "Unsupported", "Observed exception"),
+            CapturedRun(
+                "error-in-eager",
+                "torch._dynamo.exc.ObservedAttributeError",
+                "error-in-eager: eager | torch._dynamo.exc.ObservedAttributeError",
+                "user",
+                is_compared=False,
+                reason="The target fails without torch.compile too: AttributeError: module"
+                " 'torch._dynamo' has no attribute 'set_fullgraph'.",
+            ),
+            answers.CANNOT_TELL,
+        ),
         (
             ReportedFailure("exception", "KeyError", "'buf1'"),
             CapturedRun("exception", "KeyError: 'buf#'", "t", "torch", is_compared=False),

@@ -32,7 +32,7 @@ def comment(answer: str, why: str, verdict: Verdict | None = None) -> str:
         run = CapturedRun(verdict.kind, "E: x", signature.title, verdict.responsible, False)
         failure = JailedCapture(run, opened)
     result = ScrubResult((IssueRun("2.13.0", answer, why),), failure)
-    return draft_comment.draft_comment(ISSUE, result, (), Path("/nowhere"))
+    return draft_comment.draft_comment(ISSUE, result, (), Path("/nowhere")).text
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,12 @@ def scrub(
     opened = result.failure.opened if result.failure else None
     known = known_matches.find_known_of_pack(opened, catalogues) if opened else []
     comment = draft_comment.draft_comment(found, result, known, run.path)
-    path = files.write_atomically(run.output / COMMENT_FILE, out.clean_text(comment))
+    path = files.write_atomically(run.output / COMMENT_FILE, out.clean_text(comment.text))
+    document = _document(found, result, chosen, known, path)
+    claims = [{"number": n, **row.to_json()} for n, row in enumerate(comment.claims)]
+    files.write_json(run.path / draft_comment.RESULT_FILE, {**document, "claims": claims})
     if as_json:
-        out.RESULTS.print_json(_document(found, result, chosen, known, path))
+        out.RESULTS.print_json(document)
     else:
         _print_result(result, known, path)
     ctx.exit(EXIT_CODES[result.answer])

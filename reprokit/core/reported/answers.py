@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from reprokit.core.judge.stacks.messages import normalise_message
 from reprokit.core.records.finding import identity_of_title
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
@@ -47,6 +48,10 @@ class CapturedRun:
     """It was compiled for a simulated GPU, where nothing runs."""
     reason: str = ""
     """Of the verdict, or why a run has no answer."""
+    errors: tuple[str, ...] = ()
+    """The lines of its output that name an error, of a program that handles its exceptions."""
+    errors_in_eager: tuple[str, ...] = ()
+    """Those that it prints without torch.compile."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,8 @@ def answer_of_run(
         return ReportAnswer(
             CANNOT_TELL, "it passes, but its results could not be compared with eager's"
         )
+    if reported.kind == "exception" and run.errors:
+        return _of_printed_error(reported, run)
     if not reported.kind or reported.kind == "slow-compile":
         return ReportAnswer(
             CANNOT_TELL, "it runs to its end, but the text does not say how to see what goes wrong"
@@ -111,6 +118,17 @@ def answer_of_run(
     )
 
 
+def _of_printed_error(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
+    """Return the answer of a program that handles an exception and prints it."""
+    eager = {normalise_message(row) for row in run.errors_in_eager}
+    of_compile = [row for row in run.errors if normalise_message(row) not in eager]
+    row = next((r for r in of_compile if reported.error and reported.error in r), "")
+    if row:
+        return ReportAnswer(FAILS, f"the program prints {row}, which it does not in eager")
+    first = (of_compile or run.errors)[0]
+    return ReportAnswer(CANNOT_TELL, f"it runs to its end, but it handles an error: {first}")
+
+
 def _is_check(run: CapturedRun) -> bool:
     """Return whether an assertion failed that the program makes about its own results."""
     place = identity_of_title(run.title).place.partition(" < ")[0]
@@ -118,11 +136,12 @@ def _is_check(run: CapturedRun) -> bool:
 
 
 def _as_printed(run: CapturedRun) -> str:
-    """Return the error with the numbers that the signature left out, where the reason has them."""
+    """Return the error with what the signature left out, where the reason has it."""
+    in_eager = run.reason.partition("without torch.compile too: ")[2]
     type_, colon, message = run.what.partition(": ")
     numbers = re.escape(message).replace(r"\#", r"\S{1,40}?")
     found = re.search(numbers, run.reason) if message else None
-    return f"{type_}{colon}{found.group()}" if found else run.what
+    return f"{type_}{colon}{found.group()}" if found else in_eager or run.what
 
 
 def _of_missing_error(reported: ReportedFailure, run: CapturedRun, run_like: str) -> ReportAnswer:

@@ -227,9 +227,13 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
         return None
     if reported.kind == "exception" and kind in ("crash", "wrong-result") and not reported.error:
         return None  # people say "it fails" of all of them
-    if not _is_same_kind(reported.kind, kind):
+    if kind == "recompile-limit" and reported.error == "FailOnRecompileLimitHit":
+        return True
+    if kind == "graph-break" and reported.error == "Unsupported":  # with fullgraph=True
+        what = f"{reported.error}: {what}"
+    elif not _is_same_kind(reported.kind, kind):
         return False
-    if kind not in ("exception", "oom", "error-in-eager"):
+    elif kind not in ("exception", "oom", "error-in-eager"):
         return True
     if not reported.error:
         return None

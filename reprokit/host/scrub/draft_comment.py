@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reprokit import __version__
 from reprokit.core.records.claims import (
@@ -29,12 +30,24 @@ from reprokit.host.scrub.run_issue import IssueProgram, IssueRun, JailedCapture,
 from reprokit.host.system import private_names
 
 MAX_LOG_CHARS = 8_000
+RESULT_FILE = "scrub.json"
+"""The file in the folder of the results that has all answers, and the claims of the comment."""
+
+
+@dataclass(frozen=True)
+class IssueComment:
+    """The draft of a comment."""
+
+    text: str
+    """Markdown."""
+    claims: tuple[Claim[Any], ...]
+    """Its statements."""
 
 
 def draft_comment(
     issue: IssueProgram, result: ScrubResult, known: Sequence[KnownMatch], folder: Path
-) -> str:
-    """Return the comment as Markdown, without private names; ``folder`` is that of the results.
+) -> IssueComment:
+    """Return the comment, without private names; ``folder`` is that of the results.
 
     All of the pack is text of a stranger, so it is code or escaped.
     """
@@ -43,19 +56,26 @@ def draft_comment(
     repro = opened.repro if opened is not None else ""
     versions = result.dated(issue.reported.kind).versions if len(result.runs) > 1 else ""
     redactor = private_names.get_redactor()
+    first = headline(result)
+    about = _about_program(result)
+    rows = [_Row(run.torch, _answer(run)) for run in result.runs]
+    dated = claim(f"It {versions}.", _Runs()) if versions else None
+    facts = _facts(issue, opened, known)
     text = markdown.render_template(
         public_templates(),
         "issue/scrub.md.j2",
-        headline=headline(result),
-        about=_about_program(result),
+        headline=first,
+        about=about,
         repro=redactor.redact_python(repro) if repro else "",
-        runs=[_Row(run.torch, _answer(run)) for run in result.runs],
-        versions=claim(f"It {versions}.", _Runs()) if versions else None,
-        facts=_facts(issue, opened, known),
+        runs=rows,
+        versions=dated,
+        facts=facts,
         logs="" if repro else _text(opened, "issue/error_logs.md"),
         collected=_text(opened, "collect_env.txt"),
     )
-    return text.replace(str(folder), "<folder>").strip() + "\n"
+    printed = [row.answer for row in rows] if len(rows) > 1 else []
+    claims = filter(None, (first, about, *printed, dated, *facts))
+    return IssueComment(text.replace(str(folder), "<folder>").strip() + "\n", tuple(claims))
 
 
 @dataclass(frozen=True)
@@ -63,7 +83,7 @@ class _Runs:
     """The evidence of a claim about the program of an issue: its runs with each torch."""
 
     about = UsersRun
-    packed_as = "scrub.json"
+    packed_as = RESULT_FILE
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ answers say in which versions of torch the failure occurs, even if the first int
 
 from __future__ import annotations
 
+import itertools
 import platform
 import re
 import shutil
@@ -25,6 +26,7 @@ from reprokit.core.shared.contract import run_names
 from reprokit.core.shared.errors import BadInput
 from reprokit.core.triage.known_failures import KnownFailure, ProvedRun
 from reprokit.host.bisect import torch_environments
+from reprokit.host.experiments import eager_vs_compiled
 from reprokit.host.pack import reopen
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.scrub.jail import Jail, has_gpu
@@ -57,6 +59,8 @@ OF_REPLAY = {
 MAX_OUTPUT_BYTES = 16 << 20
 MAX_CHARS = 2_000
 """Limits of what a capture in the jail prints, and of one text of it."""
+MAX_ERRORS = 20
+_ERROR = re.compile(r"\b[A-Z]\w+(?:Error|Exception)\b|\bUnsupported\b")
 MAX_PROGRAMS = 3
 """Programs of one issue that are run, until one fails as reported."""
 _CUDA = re.compile(r"""\.cuda\(|["']cuda(?::\d)?["']|torch\.cuda\.""")
@@ -255,6 +259,10 @@ class _IssueRunner:
             lacks_gpu=self.issue.names_gpu and self.issue.gpu is None and not has_gpu(),
             is_simulated=self.issue.gpu is not None,
             reason=str(verdict["reason"])[:MAX_CHARS],
+            errors=self._printed_errors(str(captured["run_dir"])),
+            errors_in_eager=self._printed_errors(
+                str(eager_vs_compiled.eager_folder(Path(captured["run_dir"])))
+            ),
         )
         pack = captured["pack"]
         opened = reopen.open_pack(self._inside(str(pack))) if pack else None
@@ -265,6 +273,14 @@ class _IssueRunner:
             opened.proof if opened is not None else "",
             opened is not None and opened.is_reduced,
         )
+
+    def _printed_errors(self, run_dir: str) -> tuple[str, ...]:
+        """Return the lines of a run's output that name an error."""
+        logs = self._inside(run_dir) / run_names.LOGS_FOLDER
+        names = (run_names.STDOUT_FILE, run_names.STDERR_FILE)
+        text = "".join(files.read_text(logs / name, MAX_OUTPUT_BYTES) for name in names)
+        rows = (row.strip()[:MAX_CHARS] for row in text.splitlines() if _ERROR.search(row))
+        return tuple(itertools.islice(rows, MAX_ERRORS))
 
     def _recompiles(self, run_dir: str) -> int:
         """Return how many times a captured run compiled code again."""
