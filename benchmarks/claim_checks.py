@@ -73,7 +73,7 @@ def is_failure(drafted: DraftedIssue, done: PlainRun | None, is_repro: bool = Fa
     has_gone_on = drafted.request.get("exit_status") == 0
     if kind in SHOWN_IN_LOG and not is_repro and done.status == 0:
         return has_gone_on and SHOWN_IN_LOG[kind] in done.text
-    if kind in COMPARED and done.status == 0:
+    if kind in (*COMPARED, "ok") and done.status == 0:
         if is_repro:
             return False  # a repro asserts its results
         if not done.found.get("calls"):
@@ -117,6 +117,9 @@ def check_fails(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
     variables: Mapping[str, str] = {}
     if check.get("with") == "no torch.compile":
         changes = {"without_compile": True}
+    elif check.get("of") == "issue" and check.get("torch"):  # the program of the issue itself
+        is_real = drafted.request["target"]["command"][-1:] != ["cell.py"]
+        return as_answer(_fails_with(drafted, False, {}, {}) if is_real else None)
     elif (
         check.get("entry")
         or check.get("dynamic_sizes")
@@ -148,7 +151,7 @@ def _fails_with(
     drafted: DraftedIssue, is_repro: bool, changes: Mapping[str, Any], variables: Mapping[str, str]
 ) -> bool | None:
     """Return whether a program fails with these changes; None if no run can tell."""
-    compares = drafted.verdict["kind"] in COMPARED and not is_repro
+    compares = drafted.verdict["kind"] in (*COMPARED, "ok") and not is_repro
     if changes.get("without_compile"):
         variables = {**variables, **NO_COMPILE}
     done = drafted.run(is_repro, changes, variables, compares)

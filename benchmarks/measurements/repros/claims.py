@@ -49,7 +49,7 @@ COLUMNS = (
     Column("printed_unchecked", "unchecked"),
 )
 LIMIT_S = 900.0
-CLAIMS, TERMINAL = "pack/issue/claims.json", "terminal.txt"
+CLAIMS, COMMENT, TERMINAL = "pack/issue/claims.json", "scrub.json", "terminal.txt"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +83,11 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _runs_in(folders: Sequence[Path]) -> list[Path]:
-    found = (path for folder in folders for path in folder.rglob(CLAIMS))
-    return sorted(path.parents[2] for path in found)
+    """Return the run directories that state something: those with an issue or with a comment."""
+    found = {path.parents[2] for folder in folders for path in folder.rglob(CLAIMS)}
+    for comment in (path for folder in folders for path in folder.rglob(COMMENT)):
+        found |= {*comment.parent.glob("program-1/0-1/run-*")}
+    return sorted(found)
 
 
 def _entries(
@@ -105,7 +108,9 @@ def _measure_run(run_dir: Path, cache: Path, server: ForkServer) -> Row | None:
     program = folder / "program.py"
     text = program.read_text() if program.exists() else ""
     entries = (entry for entry in catalogue_files.own_catalogue() if entry.program == text)
-    drafted = DraftedIssue(run_dir.parts[-3], run_dir, folder, next(entries, None), own, server)
+    is_scrubbed = (run_dir.parents[2] / COMMENT).exists()
+    name = run_dir.parts[-6 if is_scrubbed else -3]
+    drafted = DraftedIssue(name, run_dir, folder, next(entries, None), own, server)
     return check_claims(drafted)
 
 
@@ -142,9 +147,12 @@ def _measure_entry(entry: KnownFailure, folder: Path, server: ForkServer) -> Row
 
 
 def check_claims(drafted: DraftedIssue) -> Row:
-    """Check each statement of an issue, of the summary and of the page."""
-    claims = json.loads((drafted.run_dir / CLAIMS).read_text())
+    """Check each statement of an issue, of a comment of scrub, of the summary and of the page."""
+    issue, comment = drafted.run_dir / CLAIMS, drafted.run_dir.parents[2] / COMMENT
+    claims = json.loads(issue.read_text()) if issue.exists() else []
     answers = _answers(drafted, "issue", claims)
+    if comment.exists():
+        answers += _answers(drafted, "comment", json.loads(comment.read_text())["claims"])
     terminal = drafted.folder / TERMINAL
     text = terminal.read_text() if terminal.exists() else ""
     printed = [
