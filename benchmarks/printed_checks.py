@@ -67,7 +67,7 @@ def _check_kind(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
             return as_answer(is_same)
     if not phase:
         return as_answer(not verdict["phase"])
-    if phase in PARTS:
+    if phase in PARTS and verdict["kind"] != "exception":
         return _part(drafted, claim, phase)
     if phase == "guards" and verdict["kind"].startswith("recompile"):
         return as_answer("Recompiling function " in done.text)
@@ -76,6 +76,14 @@ def _check_kind(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -
         return TRUE if kind is not None else UNCHECKED
     text = "\n".join([done.text, *map(main_threads, done.stacks), *done.stacks])
     return as_answer(bool(re.search(pattern, text)))
+
+
+def _check_command(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check) -> str:
+    """Check that ``cd FOLDER && reprokit capture -- COMMAND`` is the folder and the command."""
+    _, folder, *words = check["words"]
+    command = drafted.request["target"]["command"]
+    is_same = words[words.index("--") + 1 :] == command
+    return as_answer(is_same and Path(folder).resolve() == drafted.folder.resolve())
 
 
 def _part(drafted: DraftedIssue, claim: Mapping[str, Any], part: str) -> str:
@@ -248,4 +256,5 @@ PRINTED_CHECKS: Mapping[str, Checker] = {
     "function": _check_function,
     "without": _check_without,
     "cause in words": _check_cause_in_words,
+    "command": _check_command,
 }

@@ -61,6 +61,7 @@ _PLACE = re.compile(
 _BACKENDS = re.compile(r"(?P<it>it|a part of it) fails with (?P<fails>[^;]+?)(?: and passes with (?P<passes>[^;]+?))?(?:$|;|\.$|, so)", re.I)  # fmt: skip
 _BLAMED = re.compile(r"it disappears without the (?P<what>[\w -]+?) `(?P<name>[^`]+)`")
 _FAILURE_IN = re.compile(r"The failure is in (?P<frame>(?:torch|triton)/\S+?)[.,]?(?: in .*)?\.?")
+_CALLED = re.compile(r"torch called (?P<function>[\w.]+), and it did not return\.")
 _OWN = re.compile(r"\bat (?P<place>[^\s:;,]+\.py:\d+)")
 
 
@@ -160,6 +161,8 @@ class _Statements:
             return statement(row, check("function", function=function, file=file))
         if name == "caused by":
             return statement(row, *self._cause(text))
+        if name == "capture":
+            return statement(row, check("command", words=shlex.split(text)))
         if name == "known":
             numbers = re.findall(r"pytorch/pytorch#\d+", text)
             return statement(row, check("known", issues=numbers, title=text.removesuffix(" ...")))
@@ -202,6 +205,8 @@ class _Statements:
                 checks += ways_of(way, self.known) if way else []
         elif match := _BLAMED.match(why):
             checks.append(check("without", what=match["what"], name=match["name"]))
+        elif match := _CALLED.match(why):
+            checks.append(check("stack", frame=f"<user>:{match['function']}"))
         elif party == "your program":
             checks += [check("own code", place=place) for place in _OWN.findall(why)[:1]]
         return checks or self._words(why)

@@ -231,8 +231,8 @@ def _check_source(drafted: DraftedIssue, claim: Mapping[str, Any], check: Check)
         rows = path.read_text(errors="replace").splitlines()
         if not 0 < int(line) <= len(rows):
             continue
-        code = (check["code"] or "").strip()
-        text = rows[int(line) - 1].strip()
+        code = " ".join((check["code"] or "").split())
+        text = " ".join(rows[int(line) - 1].split())  # as a page shows it
         shown = re.split(r"<[\w-]+>", code.removesuffix("...").strip())
         is_text = re.match(".*".join(map(re.escape, shown)), text) is not None
         name = (check["function"] or "").rpartition(".")[2].strip("<>")

@@ -4,13 +4,16 @@ sides in the same way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from reprokit.agent.results import float64, result_recorder
+from reprokit.agent.record import journal
+from reprokit.agent.results import compare_results, float64, result_recorder
 from tests.support import warm_processes
 
 PROGRAM = """
@@ -164,6 +167,27 @@ def test_calls_beyond_the_limit_run_and_are_counted(
     assert report["skipped"] == {"calls": 3, "tensors": 0}
     outputs = [row["tensor"] for row in report["rows"] if row["name"] == "output"]
     assert [float(tensor) for tensor in outputs] == [0, 2]
+
+
+def test_an_exception_that_only_eager_raises_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program handles it; pytorch#183762."""
+
+    def refuse(x: torch.Tensor) -> torch.Tensor:
+        raise ZeroDivisionError("alpha cannot be 0")
+
+    for role, function in (("eager", refuse), ("compiled", torch.neg)):
+        recorder = result_recorder.ResultRecorder(role, str(tmp_path))
+        with torch.random.fork_rng(devices=[]), contextlib.suppress(ZeroDivisionError):
+            recorder.record(function, None)(torch.ones(2))
+        recorder.write_file()
+    written: list[Any] = []
+    monkeypatch.setattr(journal, "write_event", written.append)
+    compare_results.journal_differences(str(tmp_path))
+    first = written[-1].differences[0]
+    assert first["expected"] == "nothing (it raises ZeroDivisionError)"
+    assert (first["name"], first["got"]) == ("output", "torch.float32 (2,)")
 
 
 def test_arguments_that_share_memory_share_it_in_float64() -> None:

@@ -217,6 +217,13 @@ def test_only_the_reported_failure_is_the_reported_one() -> None:
     assert is_reported(broken, "graph-break", "Data-dependent branching") is False
     reached = ReportedFailure("exception", "FailOnRecompileLimitHit", "limit reached")
     assert is_reported(reached, "recompile-limit", "guard on x.shape[0]") is True
+    a_view = ReportedFailure(
+        "exception", "RuntimeError", "Output 0 of CompiledFunctionBackward is a view"
+    )
+    assert is_reported(
+        a_view, "failed-check", "RuntimeError: Output # of CompiledFunction is a view"
+    )
+    assert is_reported(ReportedFailure("wrong-result"), "failed-check", "ValueError") is True
     assert is_reported(ReportedFailure("hang"), "slow-compile", "") is True
     assert is_reported(ReportedFailure("wrong-result"), "nondeterministic", "") is True
 

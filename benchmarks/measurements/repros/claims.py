@@ -152,7 +152,9 @@ def check_claims(drafted: DraftedIssue) -> Row:
     claims = json.loads(issue.read_text()) if issue.exists() else []
     answers = _answers(drafted, "issue", claims)
     if comment.exists():
-        answers += _answers(drafted, "comment", json.loads(comment.read_text())["claims"])
+        rows = json.loads(comment.read_text())["claims"]
+        facts = [row for row in rows if not row["text"].startswith("Drafted with ")]
+        answers += _answers(drafted, "comment", facts)
     terminal = drafted.folder / TERMINAL
     text = terminal.read_text() if terminal.exists() else ""
     printed = [

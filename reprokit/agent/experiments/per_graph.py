@@ -18,6 +18,7 @@ import torch
 from ...core.shared import cuts, tracebacks
 from ...core.shared.contract import events, result_events
 from ...core.shared.result_comparison import SEED
+from ...core.shared.tracebacks import name_of_function
 from ..record import journal
 from ..results import compare_results
 from ..results.compare_results import DifferenceRow, ResultRows
@@ -29,9 +30,6 @@ MAX_SEARCH_COMPILES = 12
 """Limit of compiles in the search for the operator. Each halves the range, so this is enough for
 4,096 nodes.
 """
-
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_\d+$")
-"""Dynamo's name for the rest of a function after a graph break."""
 
 
 class GraphComparer:
@@ -234,5 +232,4 @@ def _user_line(node: torch.fx.Node) -> str:
     if not lines:
         return ""
     file, line, function = lines[-1]
-    function = _RESUMED.sub(r"\1", function)
-    return f"{os.path.basename(file)}:{line} in {function}"
+    return f"{os.path.basename(file)}:{line} in {name_of_function(function)}"

@@ -99,6 +99,8 @@ class ResultFile(TypedDict):
     rows: list[ResultRow]
     skipped: dict[Literal["calls", "tensors"], int]
     """How many of each were not recorded."""
+    raised: dict[int, str]
+    """Number of a call that raised -> the type of its exception."""
     has_raised: bool
     """Whether an exception ended the run."""
 
@@ -116,6 +118,8 @@ def journal_differences(folder: str) -> None:
         return
     raised = [(file := files[role]) is not None and file["has_raised"] for role in ROLES[:2]]
     differences = find_differences(eager, compiled, wide or {}, *raised)
+    _name_exceptions(differences, "expected", files["eager"])
+    _name_exceptions(differences, "got", files["compiled"])
     unsteady = [d["name"] for d in find_differences(eager, again, {})] if again is not None else []
     changing = (
         [d["name"] for d in find_differences(compiled, repeated, {}) if d["side"] != "unclear"]
@@ -197,6 +201,16 @@ def find_differences(
             if difference := _compare_rows(key, row, compiled_row, wide.get(key)):
                 differences.append(difference)
     return differences
+
+
+def _name_exceptions(
+    differences: Iterable[DifferenceRow], side: Literal["expected", "got"], file: ResultFile | None
+) -> None:
+    """Add the exceptions of the calls without a result to what one side gives."""
+    for row in differences:
+        kind = file["raised"].get(row["call"]) if file is not None else None
+        if kind and row[side] == NOTHING:
+            row[side] = f"{NOTHING} (it raises {kind})"
 
 
 def _rows_to_compare(rows: ResultRows, others: ResultRows, have_others_raised: bool) -> ResultRows:

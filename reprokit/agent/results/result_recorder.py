@@ -115,6 +115,8 @@ class ResultRecorder:
         self.left_bytes = self.left_held_bytes = MAX_BYTES
         self.calls = self.skipped_calls = self.skipped_tensors = 0
         self.real: Callable[..., Any] = torch.compile
+        self.raised: dict[int, str] = {}
+        """Number of a call that raised -> the type of its exception."""
         self._left_state_elements = MAX_STATE_ELEMENTS
         self._are_gradients_noted = self._are_buffers_noted = False
         """Whether those after the last backward pass or the last call are recorded."""
@@ -210,6 +212,9 @@ class ResultRecorder:
                 self._try_step(lambda: self.note_call(number, out, named, is_random))
             self._are_buffers_noted = is_kept and self._note_state(number, self._buffers)
             return out
+        except Exception as problem:
+            self.raised[number] = type(problem).__name__
+            raise
         finally:
             self._is_inside = False
 
@@ -366,9 +371,8 @@ class ResultRecorder:
         os.makedirs(self.folder, exist_ok=True)
         skipped = {"calls": self.skipped_calls, "tensors": self.skipped_tensors}
         has_raised = hasattr(sys, "last_value")  # the interpreter sets it
-        torch.save(
-            {"rows": self.rows, "skipped": skipped, "has_raised": has_raised}, f"{path}.part"
-        )
+        content = {"rows": self.rows, "skipped": skipped, "raised": self.raised}
+        torch.save({**content, "has_raised": has_raised}, f"{path}.part")
         os.replace(f"{path}.part", path)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.shared.contract import events
 from ...core.shared.source import entry_programs
+from ...core.shared.tracebacks import name_of_function
 from ..record import compile_settings, exceptions, graph_recorder, journal, nodes_at_work
 from . import recompile_hooks, torch_logs
 from .symbols import compile_id, wrap_function, wrap_symbol
@@ -103,7 +104,7 @@ def hook_lines() -> None:
 
     def make_hook(real: Callable[..., Any]) -> Callable[..., Any]:
         def starts_line(self: Any, lineno: int) -> Any:
-            where = f"{self.f_code.co_filename}:{lineno} in {self.f_code.co_name}"
+            where = f"{self.f_code.co_filename}:{lineno} in {name_of_function(self.f_code.co_name)}"
             counts = self.__dict__.setdefault("_reprokit_counts", {})
             counts[lineno] = count = counts.get(lineno, 0) + 1
             most = max(

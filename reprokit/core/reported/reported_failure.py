@@ -233,7 +233,7 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
         what = f"{reported.error}: {what}"
     elif not _is_same_kind(reported.kind, kind):
         return False
-    elif kind not in ("exception", "oom", "error-in-eager"):
+    elif kind not in _WITH_MESSAGE or (kind == FAILED_CHECK and reported.kind != "exception"):
         return True
     if not reported.error:
         return None
@@ -249,8 +249,9 @@ def is_reported(reported: ReportedFailure, kind: str, what: str) -> bool | None:
     return likeness >= MIN_OTHER_TYPE or is_quoted
 
 
+_WITH_MESSAGE = ("exception", "oom", "error-in-eager", FAILED_CHECK)
 _FAMILIES = (
-    {"exception", "oom", "error-in-eager"},
+    {"exception", "oom", "error-in-eager", FAILED_CHECK},
     {"wrong-result", NONDETERMINISTIC, FAILED_CHECK},
     {"recompile-limit", "recompile-storm"},
 )

@@ -112,7 +112,7 @@ def _has_wrong_result(compiled: CandidateResult) -> bool:
     """
     comparison = compiled.seen.comparison
     wrong = comparison.wrong if comparison is not None else ()
-    return any(d.what != MISSING or d.expected == NOTHING for d in wrong)
+    return any(d.what != MISSING or d.expected.startswith(NOTHING) for d in wrong)
 
 
 def _with_check(seen: Observation, runner: run_ablation.AblationRunner) -> Observation:

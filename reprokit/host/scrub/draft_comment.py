@@ -22,6 +22,7 @@ from reprokit.core.reported import answers
 from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import known_failures
 from reprokit.core.triage.known_failures import KnownMatch
+from reprokit.host.minimize.candidate_text import count_code_lines
 from reprokit.host.pack import issue_claims
 from reprokit.host.pack.reopen import OpenedPack
 from reprokit.host.report import markdown
@@ -150,11 +151,12 @@ def _about_program(result: ScrubResult) -> Claim[PackedProgram] | None:
             if failure.is_reduced
             else "The program of the issue has this failure"
         )
-        lines = len(repro.splitlines())
+        lines = count_code_lines(repro)
         text = f"{what} ({lines} lines, it fails in {failure.proof} fresh processes):"
         return claim(text, _Failure(failure), Check("lines", {"lines": lines}), Check("fails"))
     if failure.unproven:
-        return claim(f"There is no smaller program: {failure.unproven}.", _Failure(failure))
+        text = f"There is no smaller program: {failure.unproven}."
+        return claim(text, _Failure(failure), Check("lines", {"lines": 0}))
     return None
 
 
