@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -113,23 +113,13 @@ def attach_to_hang_kind(
     It hangs when it no longer uses the CPU, or has used it for ``warm_up_s``.
     """
     causes, phases = EXPECTED[kind]
-    mark = uuid.uuid4().hex
-    target, environ = _program_of_kind(kind, sys.executable, mark)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        # with a graph from a cache, a kind that hangs in the compiler ends
-        environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/cache"
-        environ["REPROKIT_WATCH"] = str(int(is_prepared))
-        process = subprocess.Popen(
-            target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            wait_until_it_hangs(process.pid, warm_up_s)
-            options = ["--stall", str(stall_s), "--output-dir", f"{folder}/out", *more_options]
-            done = run_reprokit("attach", str(process.pid), *options)
-            is_alive = process.poll() is None
-        finally:
-            kill_marked(mark)
-            process.wait()
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        hanging_process(kind, folder, warm_up_s, is_prepared) as process,
+    ):
+        options = ["--stall", str(stall_s), "--output-dir", f"{folder}/out", *more_options]
+        done = run_reprokit("attach", str(process.pid), *options)
+        is_alive = process.poll() is None
     if "verdict" not in done.answer:
         raise MeasurementFailed(f"attaching to {kind} failed: {done.last_error}")
     verdict = done.answer["verdict"]
@@ -144,6 +134,27 @@ def attach_to_hang_kind(
         is_alive,
         verdict["reason"],
     )
+
+
+@contextlib.contextmanager
+def hanging_process(
+    kind: str, folder: str, warm_up_s: float, is_prepared: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start one kind plainly in a folder, wait until it hangs, and end it afterwards."""
+    mark = uuid.uuid4().hex
+    target, environ = _program_of_kind(kind, sys.executable, mark)
+    # with a graph from a cache, a kind that hangs in the compiler ends
+    environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/cache"
+    environ["REPROKIT_WATCH"] = str(int(is_prepared))
+    process = subprocess.Popen(
+        target, env=environ, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until_it_hangs(process.pid, warm_up_s)
+        yield process
+    finally:
+        kill_marked(mark)
+        process.wait()
 
 
 def wait_until_it_hangs(pid: int, warm_up_s: float) -> None:

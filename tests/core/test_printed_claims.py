@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,20 @@ def test_a_false_part_of_a_page_is_found(drafted: Canned, true: str, false: str)
     (drafted.run_dir / "pack" / "report.html").write_text(PAGE.replace(true, false, 1))
     rows = read_statements("", drafted.run_dir)["report.html"]
     assert FALSE in [answer for _, answer in answers(drafted, rows)]
+
+
+def test_the_command_of_an_attached_process_is_checked(drafted: Canned) -> None:
+    """Folder and command are those of the process, and the function is on its stack."""
+    (drafted.run_dir / "pack" / "report.html").unlink()
+    for folder, command, answer in (
+        (drafted.folder, "python train.py", TRUE),
+        (drafted.folder / "other", "python train.py", FALSE),
+        (drafted.folder, "python other.py", FALSE),
+    ):
+        row = f"capture    cd {shlex.quote(str(folder))} && reprokit capture -- {command}\n"
+        text = "exception in dynamo-trace: KeyError was raised.\n" + row
+        rows = read_statements(text, drafted.run_dir)["terminal"][-1:]
+        assert [one for _, one in answers(drafted, rows)] == [answer]
 
 
 def test_a_planted_statement_of_an_issue_is_found(drafted: Canned) -> None:

@@ -1,11 +1,12 @@
 """Check what a capture states, by a route that does not use the code that stated it.
 
-python -m benchmarks run claims [--only NUMBER ...] [--runs FOLDER ...]
-                               [--at-once N]
+python -m benchmarks run claims [--only NUMBER ...] [--scrub] [--attach KIND ...]
+                               [--runs FOLDER ...] [--at-once N]
 
-Each program of the catalogue is captured as a command; with --runs, the run directories in a folder
-are taken as they are, such as those that ``programs --keep`` leaves. Every statement of
-``issue/claims.json``, of the summary that the capture printed (``terminal.txt`` beside the output
+Each program of the catalogue is captured as a command; with --scrub, it is the program of an issue.
+With --attach, reprokit attaches to hangs of ``tests/hangs/kinds.py``. With --runs, the run
+directories in a folder are taken as they are, such as those that ``programs --keep`` leaves. Every
+statement of ``issue/claims.json``, of the comment of a scrubbed issue, of the summary that the capture printed (``terminal.txt`` beside the output
 folder) and of ``report.html`` is checked in fresh
 processes that do not import reprokit: the program and the repro run with Python alone, with a
 different backend, setting or environment, py-spy reads the stack of a hang, and the settings are
@@ -26,10 +27,12 @@ from pathlib import Path
 
 from reprokit.core.triage.known_failures import KnownFailure
 from reprokit.host.catalogue import catalogue_files
+from tests.hangs.kinds import EXPECTED
 
 from ...cases.program_cases import PLACE
 from ...claim_checks import FALSE, TRUE, UNCHECKED
 from ...claim_runs import DraftedIssue, ForkServer
+from ...hang_captures import hanging_process
 from ...harness import REPROKIT, quiet_environ, run_child, show_progress
 from ...measurement import Measurement, add_only_option
 from ...printed_checks import PRINTED_CHECKS
@@ -49,6 +52,8 @@ COLUMNS = (
     Column("printed_unchecked", "unchecked"),
 )
 LIMIT_S = 900.0
+WARM_UP_S, ATTACH_OPTIONS = 20.0, ("--stall", "10", "--output-dir", "out")
+"""CPU seconds after which a program hangs that uses the CPU, and how reprokit attaches to it."""
 CLAIMS, COMMENT, TERMINAL = "pack/issue/claims.json", "scrub.json", "terminal.txt"
 
 
@@ -56,6 +61,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of issues, and folders with run directories."""
     entries = catalogue_files.own_catalogue()
     add_only_option(parser, [entry.issue.rpartition("#")[2] for entry in entries], "issue")
+    parser.add_argument(
+        "--scrub", action="store_true", help="the programs are those of issues that are scrubbed"
+    )
+    parser.add_argument(
+        "--attach",
+        nargs="+",
+        choices=[kind for kind, (causes, _) in EXPECTED.items() if causes],
+        default=[],
+        metavar="KIND",
+        help="attach to these kinds of hangs instead of capturing programs",
+    )
     parser.add_argument(
         "--runs",
         type=Path,
@@ -72,11 +88,18 @@ def measure_rows(options: argparse.Namespace) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="claims-") as name:
         folder = Path(name)
         server = ForkServer(folder)
-        cases = (
-            [functools.partial(_measure_run, p, folder, server) for p in _runs_in(options.runs)]
-            if options.runs
-            else list(_entries(options, folder, server))
-        )
+        cases: list[Callable[[], Row | None]]
+        if options.runs or options.attach:
+            cases = [
+                functools.partial(_measure_run, path, folder, server)
+                for path in _runs_in(options.runs)
+            ]
+            cases += [
+                functools.partial(_measure_attached, kind, folder / kind, server)
+                for kind in options.attach
+            ]
+        else:
+            cases = list(_entries(options, folder, server))
         with ThreadPoolExecutor(options.at_once) as pool:
             yield from filter(None, pool.map(lambda case: case(), cases))
         server.close()
@@ -96,7 +119,8 @@ def _entries(
     for entry in catalogue_files.own_catalogue():
         number = entry.issue.rpartition("#")[2]
         if entry.program and not entry.gpu and (not options.only or number in options.only):
-            yield functools.partial(_measure_entry, entry, folder / number, server)
+            measure = _measure_scrubbed if options.scrub else _measure_entry
+            yield functools.partial(measure, entry, folder / number, server)
 
 
 def _measure_run(run_dir: Path, cache: Path, server: ForkServer) -> Row | None:
@@ -144,6 +168,34 @@ def _measure_entry(entry: KnownFailure, folder: Path, server: ForkServer) -> Row
     inductor.mkdir(exist_ok=True)
     (cache / "inductor").symlink_to(inductor)
     return check_claims(DraftedIssue(entry.issue, run_dir, folder, entry, cache, server))
+
+
+def _measure_scrubbed(entry: KnownFailure, folder: Path, server: ForkServer) -> Row | None:
+    """Scrub an issue that has the title and the program of an entry."""
+    folder.mkdir()
+    text = f"# {entry.title}\n\n```python\n{entry.program}\n```\n"
+    (folder / "issue.md").write_text(text)
+    command = (*REPROKIT, "scrub", "issue.md", "--yes", "--output-dir", "out")
+    done = run_child(command, environ=quiet_environ(), cwd=folder, limit_s=2 * LIMIT_S)
+    runs = _runs_in([folder])
+    if not runs:
+        show_progress(f"{entry.issue}: no answer: {done.last_error}")
+        return None
+    return _measure_run(runs[0], folder.parent, server)
+
+
+def _measure_attached(kind: str, folder: Path, server: ForkServer) -> Row | None:
+    """Attach to a process that hangs, and check what is stated by the stacks of a different one."""
+    folder.mkdir()
+    with hanging_process(kind, str(folder), WARM_UP_S) as process:
+        command = (*REPROKIT, "attach", str(process.pid), "--native", *ATTACH_OPTIONS)
+        done = run_child(command, environ=quiet_environ(), cwd=folder, limit_s=LIMIT_S)
+    (folder / TERMINAL).write_text(done.out)
+    runs = _runs_in([folder])
+    if not runs:
+        show_progress(f"{kind}: it is not called a hang: {done.last_error or done.out}")
+        return None
+    return _measure_run(runs[0], folder.parent, server)
 
 
 def check_claims(drafted: DraftedIssue) -> Row:
