@@ -283,8 +283,17 @@ def _raised(what: str, phase: str = "dynamo-trace") -> CapturedRun:
         ),
         (
             ReportedFailure("exception", "KeyError", "'buf1'"),
-            dataclasses.replace(RUN, errors=("eager: KeyError 1", "compiled: KeyError")),
+            dataclasses.replace(
+                RUN,
+                errors=("eager: KeyError 1", "compiled: KeyError"),
+                errors_in_eager=("eager: KeyError 2",),
+            ),
             answers.FAILS,
+        ),
+        (
+            ReportedFailure("exception", "KeyError", "'buf1'"),
+            dataclasses.replace(RUN, errors=("compiled: KeyError",)),
+            answers.CANNOT_TELL,
         ),
         (
             ReportedFailure("exception", "Unsupported", "Observed exception"),

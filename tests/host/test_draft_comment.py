@@ -40,6 +40,12 @@ def comment(answer: str, why: str, verdict: Verdict | None = None) -> str:
     [
         (answers.FAILS, "E: x", "**Still fails** with torch 2.13.0: `E: x`."),
         (
+            answers.FAILS,
+            f"compiled: KeyError{answers.IS_PRINTED}",
+            "**Still fails** with torch 2.13.0: `compiled: KeyError`, which the program prints, and"
+            " does not print in eager.",
+        ),
+        (
             answers.DIFFERENT,
             "a *new* one",
             "**Fails in a different way** with torch 2.13.0: a `*new*` one.",

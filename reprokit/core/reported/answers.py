@@ -16,6 +16,8 @@ from reprokit.core.reported.reported_failure import ReportedFailure, is_reported
 from reprokit.core.reported.requirements import missing_requirement
 
 FAILS, PASSES, DIFFERENT, CANNOT_TELL = "fails", "passes", "different", "cannot tell"
+IS_PRINTED = ", which the program prints, and does not print in eager"
+"""The end of the reason for ``fails`` if the program handles its exception."""
 _OWN = frozenset({"NameError", "SyntaxError", "IndentationError", "EOFError"})
 """Errors of a program that is a part of something."""
 _CHECKS = re.compile(r"<user>:.*|(?:torch|numpy)/testing/.*|<stdlib>/unittest/.*|")
@@ -50,8 +52,8 @@ class CapturedRun:
     """Of the verdict, or why a run has no answer."""
     errors: tuple[str, ...] = ()
     """The lines of its output that name an error, of a program that handles its exceptions."""
-    errors_in_eager: tuple[str, ...] = ()
-    """Those that it prints without torch.compile."""
+    errors_in_eager: tuple[str, ...] | None = None
+    """Those that it prints without torch.compile; None if it did not run without it."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +122,13 @@ def answer_of_run(
 
 def _of_printed_error(reported: ReportedFailure, run: CapturedRun) -> ReportAnswer:
     """Return the answer of a program that handles an exception and prints it."""
-    eager = {normalise_message(row) for row in run.errors_in_eager}
+    eager = {normalise_message(row) for row in run.errors_in_eager or ()}
     of_compile = [row for row in run.errors if normalise_message(row) not in eager]
     row = next((r for r in of_compile if reported.error and reported.error in r), "")
-    if row:
-        return ReportAnswer(FAILS, f"the program prints {row}, which it does not in eager")
+    if row and run.errors_in_eager is not None:
+        return ReportAnswer(FAILS, f"{row}{IS_PRINTED}")
     first = (of_compile or run.errors)[0]
-    return ReportAnswer(CANNOT_TELL, f"it runs to its end, but it handles an error: {first}")
+    return ReportAnswer(CANNOT_TELL, f"it runs to its end, and prints an error: {first}")
 
 
 def _is_check(run: CapturedRun) -> bool:

@@ -18,6 +18,7 @@ from reprokit.core.records.claims import (
     UsersRun,
     claim,
 )
+from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.reported import answers
 from reprokit.core.shared.contract import run_names
 from reprokit.core.triage import known_failures
@@ -118,6 +119,8 @@ def _answer(run: IssueRun) -> Claim[UsersRun]:
 
 
 def _run_again(run: IssueRun) -> list[Check]:
+    if run.why.endswith(answers.IS_PRINTED):
+        return [Check("output", {"words": run.why.removesuffix(answers.IS_PRINTED)})]
     how: How = "passes" if run.answer == answers.PASSES else "fails"
     is_known = run.answer in (answers.PASSES, answers.FAILS)
     return [Check(how, {"of": "issue", "torch": run.torch})] * is_known
@@ -127,8 +130,10 @@ def headline(result: ScrubResult) -> Claim[UsersRun]:
     """Return the answer of the first torch in one sentence."""
     first = result.runs[0]
     torch, why = f"torch {first.torch}", first.why
+    row = why.removesuffix(answers.IS_PRINTED)
+    how = why.removeprefix(row)
     text = {
-        answers.FAILS: f"Still fails with {torch}: `{why.replace('`', chr(39))}`.",
+        answers.FAILS: f"Still fails with {torch}: `{row.replace('`', chr(39))}`{how}.",
         answers.DIFFERENT: f"Fails in a different way with {torch}: {why}.",
         answers.CANNOT_TELL: f"Cannot tell with {torch}: {why}.",
     }.get(first.answer)
@@ -165,7 +170,7 @@ def _facts(
 ) -> list[Claim[Subject]]:
     """Return what else a maintainer asks for, one sentence each."""
     rows: list[Claim[Subject]] = []
-    if opened is not None:
+    if opened is not None and kind_named(opened.verdict.kind).is_failure:
         rows += issue_claims.who_is_responsible(opened.verdict)
     rows += [
         claim(match.sentence, _Entry(match), Check("issue", {"issue": match.entry.issue}))

@@ -259,7 +259,7 @@ class _IssueRunner:
             lacks_gpu=self.issue.names_gpu and self.issue.gpu is None and not has_gpu(),
             is_simulated=self.issue.gpu is not None,
             reason=str(verdict["reason"])[:MAX_CHARS],
-            errors=self._printed_errors(str(captured["run_dir"])),
+            errors=self._printed_errors(str(captured["run_dir"])) or (),
             errors_in_eager=self._printed_errors(
                 str(eager_vs_compiled.eager_folder(Path(captured["run_dir"])))
             ),
@@ -274,9 +274,11 @@ class _IssueRunner:
             opened is not None and opened.is_reduced,
         )
 
-    def _printed_errors(self, run_dir: str) -> tuple[str, ...]:
-        """Return the lines of a run's output that name an error."""
+    def _printed_errors(self, run_dir: str) -> tuple[str, ...] | None:
+        """Return the lines of a run's output that name an error; None if it did not run."""
         logs = self._inside(run_dir) / run_names.LOGS_FOLDER
+        if not logs.is_dir():
+            return None
         names = (run_names.STDOUT_FILE, run_names.STDERR_FILE)
         text = "".join(files.read_text(logs / name, MAX_OUTPUT_BYTES) for name in names)
         rows = (row.strip()[:MAX_CHARS] for row in text.splitlines() if _ERROR.search(row))
