@@ -128,16 +128,24 @@ def difference(eager: object, compiled: object) -> str:
 def run_both(function: Any, compiled: Any, words: Any, options: Any) -> Any:
     """Call a function in eager and compiled, with equal inputs, and note how the results differ."""
     found["calls"] += 1
+    raised = ""
     try:
         inputs = copy.deepcopy((words, options))
         eager_function = copy.deepcopy(function)
         state = torch.get_rng_state()
         with torch.compiler.set_stance("force_eager"):
-            eager = eager_function(*inputs[0], **inputs[1])
+            try:
+                eager = eager_function(*inputs[0], **inputs[1])
+            except Exception as problem:
+                raised = type(problem).__name__
+                raise
             grads = gradients(eager, eager_function, inputs) if spec_is_training else []
         torch.set_rng_state(state)
     except Exception:
-        return compiled(*words, **options)
+        result = compiled(*words, **options)
+        if raised:
+            found["differences"].append(f"eager raises {raised}, compiled code does not")
+        return result
     result = compiled(*words, **options)
     with torch.no_grad():
         if differs := difference((eager, inputs), (result, (words, options))):
