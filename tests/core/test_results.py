@@ -275,6 +275,13 @@ def test_the_exception_of_a_spawned_process_is_named() -> None:
     assert place == "/home/bob/train.py:8 in worker"
 
 
+def test_the_rest_of_a_function_after_a_graph_break_has_its_name() -> None:
+    """Dynamo's name for it has the line of the break; pytorch#91469."""
+    place = "/home/bob/train.py:8 in torch_dynamo_resume_in_step_at_7"
+    verdict = Verdict("exception", "kernel-run", "RuntimeError", "", responsible_place=place)
+    assert users_line.find_users_line(verdict, HEALTHY) == "/home/bob/train.py:8 in step"
+
+
 @pytest.mark.parametrize(
     ("kind", "cids", "is_named"),
     [

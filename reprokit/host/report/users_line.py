@@ -13,6 +13,7 @@ from reprokit.core.records.finding import Verdict
 from reprokit.core.records.observation import Observation
 from reprokit.core.records.verdict_kinds import kind_named
 from reprokit.core.shared.contract.events import Progress
+from reprokit.core.shared.tracebacks import name_of_function
 from reprokit.host.run.observation_reader import Journals
 from reprokit.host.system import files, host_log
 
@@ -52,7 +53,8 @@ def _find_place(verdict: Verdict, seen: Observation) -> re.Match[str] | None:
         find = ownership.waiting_own if like.kind == "hang" else ownership.innermost_own
         own = find(stack)
         place = f"{own.at} in {own.function}" if own is not None else ""
-    return _PLACE.match(place)
+    where, _, function = place.rpartition(" in ")
+    return _PLACE.match(f"{where} in {name_of_function(function)}" if where else place)
 
 
 def _own_of_worker(seen: Observation) -> ownership.CodePlace | None:
