@@ -6,9 +6,9 @@ python -m benchmarks run claims [--only NUMBER ...] [--scrub] [--attach KIND ...
 Each program of the catalogue is captured as a command; with --scrub, it is the program of an issue.
 With --attach, reprokit attaches to hangs of ``tests/hangs/kinds.py``. With --runs, the run
 directories in a folder are taken as they are, such as those that ``programs --keep`` leaves. Every
-statement of ``issue/claims.json``, of the comment of a scrubbed issue, of the summary that the capture printed (``terminal.txt`` beside the output
-folder) and of ``report.html`` is checked in fresh
-processes that do not import reprokit: the program and the repro run with Python alone, with a
+statement of ``issue/claims.json``, of the comment of a scrubbed issue, of the summary that the
+capture printed (``terminal.txt`` beside the output folder) and of ``report.html`` is checked in
+fresh processes that do not import reprokit: the program and the repro run with Python alone, with a
 different backend, setting or environment, py-spy reads the stack of a hang, and the settings are
 compared with those of a fresh torch. A statement that no check fits is counted as unchecked, and
 shown.
